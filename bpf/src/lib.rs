@@ -1,0 +1,1 @@
+//! Stack capture in the Linux kernel: BPF programs and their safe wrapper.

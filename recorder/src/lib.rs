@@ -1,0 +1,1 @@
+//! Records stack traces raw: stack IDs, addresses, build IDs and file offsets.

@@ -1,0 +1,1 @@
+//! Gives raw stack traces names on another machine, later.

@@ -1,0 +1,1 @@
+//! Workloads, oracles and comparisons that the tests of all crates share.
