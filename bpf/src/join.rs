@@ -80,11 +80,9 @@ impl<T, O: Clone> Join<T, O> {
             .map(|(&owner, waiting)| (owner, waiting.tid))
     }
 
-    /// What waits, in no order of owners.
-    pub fn items_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.waiting
-            .values_mut()
-            .flat_map(|waiting| &mut waiting.items)
+    /// Put other items in the place of those that wait for each owner.
+    pub fn replace_items(&mut self, mut replace: impl FnMut(&mut Vec<T>)) {
+        self.waiting.values_mut().for_each(|waiting| replace(&mut waiting.items));
     }
 
     /// Change or forget the outcomes kept for samples that come behind them.
