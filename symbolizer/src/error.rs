@@ -27,6 +27,15 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// An archive could not be read.
+    #[error("failed to read {}", path.display())]
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rawstack_format::Error,
+    },
     /// Threads could not be started.
     #[error("failed to start worker threads; free memory or raise the limit of processes")]
     Threads {
@@ -34,6 +43,11 @@ pub enum Error {
         #[source]
         source: ThreadPoolBuildError,
     },
+    /// There is no sample to draw.
+    #[error(
+        "failed to draw: no sample is selected; look at `rawstack info` and at the selecting options"
+    )]
+    NothingToDraw,
     /// Output could not be written.
     #[error("failed to write the output")]
     Write(#[from] io::Error),

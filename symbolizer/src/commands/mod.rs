@@ -1,7 +1,13 @@
 //! The verbs: each loads, resolves and renders, and says what failed.
 
+mod dump;
+mod flamegraph;
+mod info;
 mod record;
+mod report;
+mod select;
 mod symbolize;
+mod symbols;
 
 use std::process::ExitCode;
 
@@ -14,9 +20,14 @@ use crate::args::{SymbolArgs, Verb};
 /// Carry out a verb.
 pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
     match verb {
+        Verb::Info(args) => info::run(args),
+        Verb::Verify(args) => info::verify(args),
+        Verb::Dump(args) => dump::run(args),
+        Verb::Report(args) => report::run(args),
+        Verb::Flamegraph(args) => flamegraph::run(args),
+        Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
         Verb::Record(args) => record::run(args),
-        _ => anyhow::bail!("not yet"),
     }
 }
 

@@ -142,13 +142,14 @@ fn name(
     let mut offsets: Vec<FileOffset> = numbers.iter().map(|&number| FileOffset(number)).collect();
     offsets.sort_unstable();
     offsets.dedup();
+    let kernel = KernelSymbolTable::default();
     let query = [Query {
         module: &looked_up,
         files,
         offsets: &offsets,
+        kernel: &kernel,
     }];
-    let (symbols, answered) =
-        symbolizer(&args.symbols)?.resolve(&query, &KernelSymbolTable::default(), &|| ());
+    let (symbols, answered) = symbolizer(&args.symbols)?.resolve(&query, &|| ());
     let answers = answered
         .first()
         .map(|module| module.answers.as_slice())

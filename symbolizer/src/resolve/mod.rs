@@ -11,6 +11,7 @@ mod kernel;
 mod module;
 mod reason;
 mod symbols;
+pub mod trampoline;
 
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::{Module, ModuleKind};
@@ -40,6 +41,8 @@ pub struct Query<'q> {
     pub files: &'q ModuleFiles,
     /// Offsets to look up, sorted and without repetition; `lookup_offset` has been applied.
     pub offsets: &'q [FileOffset],
+    /// Symbols of its kernel.
+    pub kernel: &'q KernelSymbolTable,
 }
 
 /// The answers about one module.
@@ -86,11 +89,10 @@ impl Symbolizer {
     pub fn resolve(
         &self,
         queries: &[Query<'_>],
-        kernel: &KernelSymbolTable,
         progress: &(dyn Fn() + Sync),
     ) -> (Symbols, Vec<Answered>) {
         let one = |query: &Query<'_>| {
-            let found = self.resolve_one(query, kernel);
+            let found = self.resolve_one(query);
             progress();
             found
         };
@@ -107,11 +109,12 @@ impl Symbolizer {
         })
     }
 
-    fn resolve_one(&self, query: &Query<'_>, kernel: &KernelSymbolTable) -> ModuleAnswers {
+    fn resolve_one(&self, query: &Query<'_>) -> ModuleAnswers {
         let Query {
             module,
             files,
             offsets,
+            kernel,
         } = *query;
         match module.kind {
             ModuleKind::Elf | ModuleKind::Vdso => {
