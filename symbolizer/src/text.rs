@@ -1,7 +1,7 @@
 //! Text that came from elsewhere, made safe to show; and a table of distinct strings.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
@@ -116,48 +116,88 @@ impl ByteTable {
     }
 }
 
-impl std::fmt::Debug for ByteTable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for ByteTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ByteTable({} strings)", self.len())
     }
 }
 
 fn slot<'a>(bytes: &'a [u8], ends: &[usize], id: u32) -> &'a [u8] {
-    let id = id as usize;
-    let start = id
-        .checked_sub(1)
-        .and_then(|before| ends.get(before))
-        .copied()
-        .unwrap_or(0);
-    ends.get(id)
-        .and_then(|&end| bytes.get(start..end))
-        .unwrap_or_default()
+    let (start, end) = span(ends, id);
+    bytes.get(start..end).unwrap_or_default()
 }
 
 /// Distinct strings, made safe to show.
-#[derive(Debug, Default)]
-pub struct StringTable(ByteTable);
+#[derive(Default)]
+pub struct StringTable {
+    text: String,
+    ends: Vec<usize>,
+    index: HashTable<u32>,
+    hasher: FixedState,
+}
 
 impl StringTable {
-    /// The ID of `text`, cleaned.
+    /// The ID of `text`, cleaned. A table that is full (4 billion) answers `NONE`.
     pub fn intern(&mut self, text: &str) -> StringId {
-        self.0.intern(clean(text).as_bytes())
+        let value = clean(text);
+        let Self {
+            text,
+            ends,
+            index,
+            hasher,
+        } = self;
+        let hash = hasher.hash_one(&*value);
+        if let Some(&found) = index.find(hash, |&id| part(text, ends, id) == value) {
+            return StringId(found);
+        }
+        let Some(id) = u32::try_from(ends.len()).ok().filter(|&id| id != u32::MAX) else {
+            return StringId::NONE;
+        };
+        text.push_str(&value);
+        ends.push(text.len());
+        index.insert_unique(hash, id, |&id| hasher.hash_one(part(text, ends, id)));
+        StringId(id)
     }
 
     /// The string of `id`, empty for `NONE`.
     pub fn get(&self, id: StringId) -> &str {
-        std::str::from_utf8(self.0.get(id)).unwrap_or_default()
+        if id == StringId::NONE {
+            ""
+        } else {
+            part(&self.text, &self.ends, id.0)
+        }
     }
 
     /// Number of strings.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.ends.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ends.is_empty()
     }
+}
+
+impl fmt::Debug for StringTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StringTable({} strings)", self.len())
+    }
+}
+
+fn part<'a>(text: &'a str, ends: &[usize], id: u32) -> &'a str {
+    let (start, end) = span(ends, id);
+    text.get(start..end).unwrap_or_default()
+}
+
+/// Where the string `id` starts and ends.
+fn span(ends: &[usize], id: u32) -> (usize, usize) {
+    let id = id as usize;
+    let before = id.checked_sub(1).and_then(|before| ends.get(before));
+    (
+        before.copied().unwrap_or(0),
+        ends.get(id).copied().unwrap_or(0),
+    )
 }
 
 #[cfg(test)]

@@ -208,6 +208,8 @@ impl ModuleAnswers {
     }
 
     /// Whether the symbol's mangled name is of the same function as a short name: it holds it as an identifier.
+    ///
+    /// gcc gives no linkage name to functions that only this unit can see, as templates over its lambdas are.
     fn is_short_for(&self, function: u32, symbol: &Symbol<'_>) -> bool {
         let mangled = symbol.name.starts_with(b"_Z") || symbol.name.starts_with(b"_R");
         let Some(row) = self
@@ -218,16 +220,21 @@ impl ModuleAnswers {
             return false;
         };
         let short = self.names.get(row.name);
-        let identifier = [short.len().to_string().as_bytes(), short].concat();
-        !short.is_empty()
+        if short == b"operator()" {
+            return symbol.name.windows(2).any(|part| part == b"cl");
+        }
+        let length = short.iter().position(|&byte| byte == b'<');
+        let identifier = short.get(..length.unwrap_or(short.len())).unwrap_or(short);
+        let encoded = [identifier.len().to_string().as_bytes(), identifier].concat();
+        !identifier.is_empty()
             && symbol
                 .name
-                .windows(identifier.len())
-                .any(|part| part == identifier)
+                .windows(encoded.len())
+                .any(|part| part == encoded)
     }
 
     fn rename(&mut self, function: u32, symbol: &Symbol<'_>) {
-        let name = self.names.intern(symbol.name);
+        let name = self.names.intern(whole_function(symbol.name));
         if let Some(row) = self.functions.get_mut(function as usize) {
             row.name = name;
             row.plain = false;
@@ -254,5 +261,29 @@ impl ModuleAnswers {
             call: Place::default(),
         });
         u32::try_from(self.functions.len() - 1).unwrap_or(u32::MAX)
+    }
+}
+
+/// A symbol's name without what the compiler puts behind the names of a function's parts and copies.
+fn whole_function(name: &[u8]) -> &[u8] {
+    const PARTS: [&str; 5] = [".cold", ".part.", ".constprop.", ".isra.", ".lto_priv."];
+    let first = PARTS.iter().filter_map(|part| {
+        name.windows(part.len())
+            .position(|window| window == part.as_bytes())
+    });
+    let end = first.min().unwrap_or(name.len());
+    name.get(..end).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that suffixes of function parts are taken off, several at once too, and other dots stay.
+    #[test]
+    fn parts_of_functions() {
+        assert_eq!(whole_function(b"_Z3foov.part.0.cold"), b"_Z3foov");
+        assert_eq!(whole_function(b"_Z3foov.constprop.1"), b"_Z3foov");
+        assert_eq!(whole_function(b"_ZN3a..bE"), b"_ZN3a..bE");
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum Source {
 
 /// Ranges that one unit or table may state; beyond that it is no compiler's.
 const MAX_RANGES: usize = 1 << 22;
-/// Steps back from an address to ranges that start before it and may contain it.
+/// Steps out of ranges that lie within each other.
 const MAX_OVERLAP: usize = 64;
 
 /// The units of a module.
@@ -114,20 +114,13 @@ impl<'a, 'c> Units<'a, 'c> {
         };
         ranges.sort_unstable();
         ranges.dedup();
-        let mut highest = 0;
-        let reach: Vec<u64> = ranges
-            .iter()
-            .map(|range| {
-                highest = range.end.max(highest);
-                highest
-            })
-            .collect();
+        let outer = nest(&ranges);
         let mut units: Vec<Vec<u32>> = vec![Vec::new(); self.len()];
         for &index in open {
             let Some(address) = wanted.get(index as usize) else {
                 continue;
             };
-            for unit in claimants(&ranges, &reach, address.0).take(claims) {
+            for unit in claimants(&ranges, &outer, address.0).take(claims) {
                 if let Some(list) = units.get_mut(unit as usize)
                     && list.last() != Some(&index)
                 {
@@ -207,16 +200,38 @@ impl<'a, 'c> Units<'a, 'c> {
     }
 }
 
+/// For each range, sorted by start, the nearest one before it that reaches over its start.
+fn nest(ranges: &[Claim]) -> Vec<u32> {
+    let mut open: Vec<(u64, u32)> = Vec::new();
+    let link = |(index, range): (u32, &Claim)| {
+        while open.last().is_some_and(|&(end, _)| end <= range.start) {
+            open.pop();
+        }
+        let outer = open.last().map_or(u32::MAX, |&(_, outer)| outer);
+        open.push((range.end, index));
+        outer
+    };
+    (0u32..).zip(ranges).map(link).collect()
+}
+
 /// Units whose ranges contain `address`, the range with the nearest start first.
 fn claimants<'r>(
     ranges: &'r [Claim],
-    reach: &'r [u64],
+    outer: &'r [u32],
     address: u64,
 ) -> impl Iterator<Item = u32> + 'r {
     let after = ranges.partition_point(|range| range.start <= address);
-    let before = ranges.iter().zip(reach).take(after).rev().take(MAX_OVERLAP);
-    before
-        .take_while(move |&(_, &reach)| reach > address)
-        .filter(move |(range, _)| address < range.end)
-        .map(|(range, _)| range.unit)
+    let mut next = after.checked_sub(1);
+    let chain = std::iter::from_fn(move || {
+        let index = next?;
+        next = outer
+            .get(index)
+            .filter(|&&outer| outer != u32::MAX)
+            .map(|&outer| outer as usize);
+        ranges.get(index)
+    });
+    chain
+        .take(MAX_OVERLAP)
+        .filter(move |range| address < range.end)
+        .map(|range| range.unit)
 }
