@@ -21,7 +21,8 @@ use crate::v1;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WriterOptions {
-    /// zstd level, 1 to 19.
+    /// zstd level, 1 to 19. On columns of samples a higher one than 1 takes longer and saves
+    /// nothing.
     pub level: i32,
     /// Salt of the archive; drawn at random where `None`. Only tests give one, for the same bytes each time.
     pub salt: Option<u32>,
@@ -30,7 +31,7 @@ pub struct WriterOptions {
 impl Default for WriterOptions {
     fn default() -> Self {
         Self {
-            level: 3,
+            level: 1,
             salt: None,
         }
     }
@@ -120,9 +121,8 @@ impl<W: io::Write> Writer<W> {
         counters: Counters,
     ) -> Result<ChunkInfo> {
         if self.raw.len() > MAX_RAW_LEN {
-            return Err(Error::ChunkTooLarge {
-                len: self.raw.len(),
-            });
+            let len = mem::take(&mut self.raw).len();
+            return Err(Error::ChunkTooLarge { len });
         }
         let seq = self.next_seq.ok_or(Error::TooManyChunks)?;
         self.chunk.clear();
