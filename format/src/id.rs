@@ -72,11 +72,21 @@ impl BuildId {
 
     /// Read lower- or upper-case hexadecimal digits.
     pub fn from_hex(hex: &str) -> Option<Self> {
-        let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        let digit = |c: u8| {
+            char::from(c)
+                .to_digit(16)
+                .and_then(|d| u8::try_from(d).ok())
+        };
         let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
-        let bytes: Option<Vec<u8>> =
-            pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
-        if rest.is_empty() { Self::new(&bytes?) } else { None }
+        let bytes: Option<Vec<u8>> = pairs
+            .iter()
+            .map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?))
+            .collect();
+        if rest.is_empty() {
+            Self::new(&bytes?)
+        } else {
+            None
+        }
     }
 
     /// The bytes.

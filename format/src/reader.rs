@@ -1,0 +1,286 @@
+//! Chunks to records, with an account of damage. Needs nothing but a stream, forwards.
+
+use std::fmt;
+use std::io::Read;
+
+use rkyv::util::AlignedVec;
+use zstd::bulk::Decompressor;
+
+use crate::chunk::{ChunkInfo, FRAME_LEN, Frame, Kind, MAX_RAW_LEN, MAX_STORED_LEN};
+use crate::compress;
+use crate::damage::{Cause, Damage, Gap};
+use crate::error::{Error, Result};
+use crate::header::{HEADER_LEN, Header};
+use crate::record::Record;
+use crate::source::Source;
+use crate::v1;
+
+/// Work on chunks that turn out damaged, in bytes, that is allowed beyond [`WASTE_FACTOR`].
+const WASTE_BASE: u64 = 64 << 20;
+
+/// Work on damaged chunks that is allowed for each byte read. An archive can be made in which a frame stands every 64
+/// bytes and claims a mebibyte; honest damage is far below.
+const WASTE_FACTOR: u64 = 4;
+
+/// One whole chunk.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Chunk {
+    /// What its frame says.
+    pub info: ChunkInfo,
+    /// Its content. `None` for an index, for a kind or kind version that this program does not know, and for what the
+    /// [`Selection`] leaves out.
+    pub record: Option<Record>,
+}
+
+/// Which chunks to unpack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Selection {
+    /// All.
+    #[default]
+    All,
+    /// These kinds.
+    Only(Vec<Kind>),
+    /// None: frames and checksums only.
+    Frames,
+}
+
+impl Selection {
+    fn has(&self, kind: Kind) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(kinds) => kinds.contains(&kind),
+            Self::Frames => false,
+        }
+    }
+}
+
+/// Reads an archive from a stream, in bounded memory: one chunk at a time.
+pub struct Reader<R> {
+    source: Source<R>,
+    header: Header,
+    selection: Selection,
+    decompressor: Decompressor<'static>,
+    raw: AlignedVec,
+    damage: Damage,
+    /// End of the last whole chunk.
+    whole_end: u64,
+    next_seq: u32,
+    /// IDs that whole chunks account for: the total of the last one's frame.
+    ids: u64,
+    /// Highest total of IDs in a frame whose chunk is damaged.
+    damaged_ids: u64,
+    /// First thing found wrong since the last whole chunk.
+    cause: Option<Cause>,
+    wasted: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// Read the header.
+    pub fn new(inner: R) -> Result<Self> {
+        let mut source = Source::new(inner);
+        let (header, header_copy) = Header::from_bytes(source.peek(HEADER_LEN)?)?;
+        let header_len = header.header_len as usize;
+        source.peek(header_len)?;
+        source.advance(header_len);
+        let decompressor = Decompressor::new().map_err(|error| Error::Read {
+            position: source.position(),
+            source: error,
+        })?;
+        Ok(Self {
+            whole_end: source.position(),
+            source,
+            header,
+            selection: Selection::All,
+            decompressor,
+            raw: AlignedVec::new(),
+            damage: Damage {
+                header_copy,
+                ..Damage::default()
+            },
+            next_seq: 0,
+            ids: 0,
+            damaged_ids: 0,
+            cause: None,
+            wasted: 0,
+        })
+    }
+
+    /// Unpack only what `selection` says. Checksums are checked in any case.
+    #[must_use]
+    pub fn with_selection(mut self, selection: Selection) -> Self {
+        self.selection = selection;
+        self
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What was found damaged or missing so far.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// The next whole chunk; `None` at the end. Damage is skipped and goes to the account; only a failing stream is an
+    /// error.
+    #[allow(clippy::should_implement_trait)] // An iterator could not lend the account between two chunks.
+    pub fn next(&mut self) -> Result<Option<Chunk>> {
+        loop {
+            let position = self.source.position();
+            let bytes = self.source.peek(FRAME_LEN)?;
+            if bytes.len() < FRAME_LEN {
+                let len = bytes.len();
+                if len > 0 {
+                    self.note(Cause::Cut);
+                    self.source.advance(len);
+                }
+                self.finish();
+                return Ok(None);
+            }
+            let Some(frame) = Frame::from_bytes(bytes, self.header.salt, position) else {
+                self.note(Cause::NoFrame);
+                self.source.advance(FRAME_LEN);
+                continue;
+            };
+            match self.open(&frame)? {
+                Ok(chunk) => return Ok(Some(chunk)),
+                Err(cause) => {
+                    self.note(cause);
+                    self.damaged_ids = self.damaged_ids.max(frame.info.counters.ids);
+                    self.skip_damaged(&frame.info)?;
+                }
+            }
+        }
+    }
+
+    /// Take the chunk behind a frame whose own checksum holds, or say what is wrong with it.
+    fn open(&mut self, frame: &Frame) -> Result<Result<Chunk, Cause>> {
+        let info = frame.info;
+        let stored_len = info.stored_len as usize;
+        if stored_len > MAX_STORED_LEN || info.raw_len as usize > MAX_RAW_LEN {
+            return Ok(Err(Cause::Length));
+        }
+        if info.seq < self.next_seq {
+            return Ok(Err(Cause::Sequence));
+        }
+        let len = FRAME_LEN + stored_len.next_multiple_of(FRAME_LEN);
+        let bytes = self.source.peek(len)?;
+        if bytes.len() < len {
+            return Ok(Err(Cause::Cut));
+        }
+        if crc32c::crc32c(&bytes[FRAME_LEN..]) != frame.payload_crc {
+            return Ok(Err(Cause::Checksum));
+        }
+        let stored = &bytes[FRAME_LEN..FRAME_LEN + stored_len];
+        let known = info.version == v1::VERSION && info.kind.name().is_some();
+        let mut record = None;
+        if known && info.kind != Kind::INDEX && self.selection.has(info.kind) {
+            let raw_len = info.raw_len as usize;
+            if !compress::decompress(&mut self.decompressor, stored, raw_len, &mut self.raw) {
+                return Ok(Err(Cause::Compression));
+            }
+            match v1::decode(info.kind, &self.raw) {
+                Ok(content) => record = content,
+                Err(invalid) => return Ok(Err(Cause::Content(invalid))),
+            }
+        }
+        self.accept(&info, known, record.as_ref());
+        self.source.advance(len);
+        self.whole_end = self.source.position();
+        Ok(Ok(Chunk { info, record }))
+    }
+
+    /// Account for a whole chunk and for the gap before it.
+    fn accept(&mut self, info: &ChunkInfo, known: bool, record: Option<&Record>) {
+        let missing = info.seq - self.next_seq;
+        if missing > 0 || info.position > self.whole_end {
+            self.damage.lost_chunks += u64::from(missing);
+            let before = info.counters.ids.saturating_sub(record.map_or(0, own_ids));
+            self.damage.push(Gap {
+                start: self.whole_end,
+                end: info.position,
+                first_seq: self.next_seq,
+                next_seq: Some(info.seq),
+                lost_ids: before.saturating_sub(self.ids),
+                cause: self.cause.unwrap_or(Cause::Sequence),
+            });
+        }
+        self.cause = None;
+        self.damaged_ids = 0;
+        self.ids = info.counters.ids;
+        self.next_seq = info.seq.saturating_add(1);
+        self.damage.whole_chunks += 1;
+        self.damage.unknown_chunks += u64::from(!known);
+        if info.kind != Kind::INDEX {
+            self.damage.ended = info.kind == Kind::END;
+        }
+    }
+
+    /// Account for what is behind the last whole chunk.
+    fn finish(&mut self) {
+        let end = self.source.position();
+        if let Some(cause) = self.cause.take() {
+            self.damage.tail_bytes = end - self.whole_end;
+            self.damage.push(Gap {
+                start: self.whole_end,
+                end,
+                first_seq: self.next_seq,
+                next_seq: None,
+                lost_ids: self.damaged_ids.saturating_sub(self.ids),
+                cause,
+            });
+            self.whole_end = end;
+        }
+    }
+
+    fn note(&mut self, cause: Cause) {
+        self.cause.get_or_insert(cause);
+    }
+
+    /// Go on behind the frame of a damaged chunk: bytes may be missing, so the next chunk may start within its length.
+    /// Only when that was tried too often, go on behind the whole chunk.
+    fn skip_damaged(&mut self, info: &ChunkInfo) -> Result<()> {
+        let len = usize::try_from(info.len_in_file())
+            .unwrap_or(usize::MAX)
+            .min(FRAME_LEN + MAX_STORED_LEN);
+        self.wasted = self.wasted.saturating_add(len as u64);
+        let allowed = self
+            .source
+            .position()
+            .saturating_mul(WASTE_FACTOR)
+            .saturating_add(WASTE_BASE);
+        let skip = if self.wasted > allowed {
+            len
+        } else {
+            FRAME_LEN
+        };
+        self.source.peek(skip)?;
+        self.source.advance(skip);
+        Ok(())
+    }
+}
+
+/// IDs that a record accounts for.
+fn own_ids(record: &Record) -> u64 {
+    let Record::Batch(batch) = record else {
+        return 0;
+    };
+    let dropped = batch
+        .drops
+        .iter()
+        .filter(|drop| drop.reason.counts_ids())
+        .map(|drop| drop.count);
+    dropped.fold(batch.samples.len() as u64, u64::saturating_add)
+}
+
+impl<R> fmt::Debug for Reader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("header", &self.header)
+            .field("damage", &self.damage)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,245 @@
+//! The kernel's own code: where an address lies, and the symbols that go into the archive. No address leaves here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+
+use rawstack_format::id::BuildId;
+use rawstack_format::record::{KernelModule, KernelSymbol, KernelSymbols, Vdso};
+
+use crate::elf::{ElfFacts, build_id_in_notes};
+use crate::proc_fs;
+
+/// A BPF program without a known end is taken to be this long at most, in bytes.
+const MAX_BPF_PROGRAM: u64 = 64 << 10;
+
+/// Where a kernel address lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the kernel proper: distance from `_stext`.
+    Kernel(u64),
+    /// In a kernel module: its number, distance from its `.text`.
+    Module(usize, u64),
+    /// In a BPF program: its name, distance from its start.
+    Bpf(String, u64),
+    /// Elsewhere: distance from `_stext`, wrapping below it.
+    Unknown(u64),
+    /// The kernel hides where it is.
+    Hidden,
+}
+
+/// Where the kernel's code lies in memory.
+#[derive(Debug, Default)]
+pub struct KernelMap {
+    /// Build ID of the kernel.
+    pub build_id: Option<BuildId>,
+    stext: u64,
+    etext: u64,
+    modules: Vec<(u64, KernelModule)>,
+    bpf: BTreeMap<u64, (u64, String)>,
+    version: u32,
+}
+
+impl KernelMap {
+    /// Where `address` lies.
+    pub fn locate(&self, address: u64) -> Place {
+        if self.stext == 0 {
+            return Place::Hidden;
+        }
+        if (self.stext..self.etext).contains(&address) {
+            return Place::Kernel(address - self.stext);
+        }
+        let in_module = |(start, module): &(u64, KernelModule)| {
+            address.checked_sub(*start).is_some_and(|within| within < module.size)
+        };
+        if let Some(number) = self.modules.iter().position(in_module) {
+            let start = self.modules.get(number).map_or(0, |module| module.0);
+            return Place::Module(number, address - start);
+        }
+        match self.bpf.range(..=address).next_back() {
+            Some((start, (length, name))) if address - start < *length => Place::Bpf(name.clone(), address - start),
+            _ => Place::Unknown(address.wrapping_sub(self.stext)),
+        }
+    }
+
+    /// A number that stands for what is loaded.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The kernel modules, by number.
+    pub fn modules(&self) -> impl Iterator<Item = &KernelModule> {
+        self.modules.iter().map(|(_, module)| module)
+    }
+
+    /// Kernel code was made or freed.
+    pub fn symbol_changed(&mut self, address: u64, length: u32, removed: bool, name: &[u8]) {
+        if removed {
+            self.bpf.remove(&address);
+        } else {
+            self.bpf.insert(address, (u64::from(length), String::from_utf8_lossy(name).into_owned()));
+        }
+        self.version += 1;
+    }
+
+    /// Whether the kernel hides its addresses from us.
+    pub fn is_hidden(&self) -> bool {
+        self.stext == 0
+    }
+
+    /// Read it, with all text symbols in parts that fit a chunk.
+    pub fn read() -> (Self, Vec<KernelSymbols>) {
+        let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
+        let mut map = Self { build_id: build_id_in_notes(&notes), modules: modules(), ..Self::default() };
+        let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let symbols = map.read_symbols(&text);
+        drop(text);
+        let whole = KernelSymbols {
+            build_id: map.build_id.clone(),
+            text_size: map.etext.wrapping_sub(map.stext),
+            symbols,
+            ..KernelSymbols::default()
+        };
+        let parts = if map.is_hidden() { Vec::new() } else { whole.split() };
+        (map, parts)
+    }
+
+    /// Take the text symbols out of kallsyms' text.
+    fn read_symbols(&mut self, text: &str) -> Vec<KernelSymbol> {
+        let mut symbols = Vec::new();
+        let lines = || text.lines().filter_map(KallsymsLine::parse);
+        let address_of = |name| lines().find(|line| line.name == name).map_or(0, |line| line.address);
+        self.stext = address_of("_stext");
+        if self.stext == 0 {
+            return symbols;
+        }
+        self.etext = address_of("_etext");
+        for line in lines().filter(|line| matches!(line.kind, b't' | b'T' | b'w' | b'W')) {
+            let start = match line.module {
+                "" => self.stext,
+                "bpf" => {
+                    let name = line.name.to_owned();
+                    self.bpf.insert(line.address, (MAX_BPF_PROGRAM, name));
+                    line.address
+                }
+                name => match self.modules.iter().find(|(_, module)| module.name == name) {
+                    Some((start, _)) => *start,
+                    None => continue,
+                },
+            };
+            symbols.push(KernelSymbol {
+                offset: line.address.wrapping_sub(start),
+                kind: line.kind,
+                module: line.module.to_owned(),
+                name: line.name.to_owned(),
+            });
+        }
+        self.end_bpf_programs();
+        symbols.sort_by(|a, b| (&a.module, a.offset).cmp(&(&b.module, b.offset)));
+        symbols
+    }
+
+    /// kallsyms tells no lengths: a BPF program ends where the next begins.
+    fn end_bpf_programs(&mut self) {
+        let starts: Vec<u64> = self.bpf.keys().copied().collect();
+        for pair in starts.windows(2) {
+            if let (&[start, next], Some((length, _))) = (pair, pair.first().and_then(|start| self.bpf.get_mut(start))) {
+                *length = (*length).min(next - start);
+            }
+        }
+    }
+}
+
+/// One line of `/proc/kallsyms`.
+struct KallsymsLine<'a> {
+    address: u64,
+    kind: u8,
+    name: &'a str,
+    module: &'a str,
+}
+
+impl<'a> KallsymsLine<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let kind = *fields.next()?.as_bytes().first()?;
+        let name = fields.next()?;
+        let module = fields.next().unwrap_or_default().trim_matches(['[', ']']);
+        Some(Self { address, kind, name, module })
+    }
+}
+
+/// Loaded kernel modules with the addresses of their `.text`.
+fn modules() -> Vec<(u64, KernelModule)> {
+    let list = fs::read_to_string("/proc/modules").unwrap_or_default();
+    list.lines().filter_map(module).collect()
+}
+
+/// One line of `/proc/modules`: name, size, …
+fn module(line: &str) -> Option<(u64, KernelModule)> {
+    let mut fields = line.split_ascii_whitespace();
+    let name = fields.next()?;
+    let size = fields.next()?.parse().ok()?;
+    let folder = format!("/sys/module/{name}");
+    let notes = fs::read(format!("{folder}/notes/.note.gnu.build-id")).unwrap_or_default();
+    let mut sections: Vec<(String, u64)> = fs::read_dir(format!("{folder}/sections"))
+        .ok()?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let address = fs::read_to_string(entry.path()).ok()?;
+            let address = u64::from_str_radix(address.trim().trim_start_matches("0x"), 16).ok()?;
+            Some((entry.file_name().into_string().ok()?, address))
+        })
+        .collect();
+    let text = sections.iter().find(|(section, _)| section == ".text")?.1;
+    sections.iter_mut().for_each(|(_, address)| *address = address.wrapping_sub(text));
+    sections.sort();
+    Some((text, KernelModule { name: name.to_owned(), build_id: build_id_in_notes(&notes), size, sections }))
+}
+
+/// The vDSO that this process, and so every process of its class, has mapped.
+pub fn vdso() -> Option<Vdso> {
+    let line = proc_fs::maps(std::process::id()).ok()?.into_iter().find(|line| line.path == b"[vdso]")?;
+    let mut memory = fs::File::open("/proc/self/mem").ok()?;
+    memory.seek(SeekFrom::Start(line.addresses.start)).ok()?;
+    let length = usize::try_from(line.addresses.end - line.addresses.start).ok()?;
+    let mut image = vec![0; length];
+    memory.read_exact(&mut image).ok()?;
+    let facts = ElfFacts::from_image(&image)?;
+    Some(Vdso { build_id: facts.build_id, class: facts.class, image })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &str = "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000010 t a\n\
+        ffffffff81000800 D data\nffffffff81001000 T _etext\nffffffffc0001000 t bpf_prog_1_x\t[bpf]\n\
+        ffffffffc0001100 t bpf_prog_2_y\t[bpf]\n";
+
+    /// Check that addresses are told as distances and that a BPF program ends where the next begins.
+    #[test]
+    fn places() {
+        let mut map = KernelMap::default();
+        let symbols = map.read_symbols(KALLSYMS);
+        assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Kernel(0x18));
+        assert_eq!(map.locate(0xffff_ffff_c000_10ff), Place::Bpf("bpf_prog_1_x".into(), 0xff));
+        assert_eq!(map.locate(0xffff_ffff_c000_1100), Place::Bpf("bpf_prog_2_y".into(), 0));
+        assert_eq!(map.locate(0xffff_ffff_8000_0000), Place::Unknown(0u64.wrapping_sub(0x100_0000)));
+        assert!(symbols.iter().all(|symbol| symbol.offset < 0x10000 && symbol.name != "data"));
+    }
+
+    /// Check that a kernel that hides its addresses gives no symbols and no places.
+    #[test]
+    fn hidden() {
+        let mut map = KernelMap::default();
+        assert_eq!(map.read_symbols(&KALLSYMS.replace("ffffffff", "00000000").replace("81000", "00000")), []);
+        assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Hidden);
+    }
+
+    /// Check that this machine's vDSO is a whole ELF image with code.
+    #[test]
+    fn own_vdso() {
+        assert!(!ElfFacts::from_image(&vdso().unwrap().image).unwrap().segments.is_empty());
+    }
+}
