@@ -63,20 +63,13 @@ impl BareRoot {
     pub fn run(&self, program: &str) -> Run {
         require_root();
         require("unshare", "util-linux");
-        let args = [
-            "--mount",
-            "--net",
-            "--ipc",
-            "--uts",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--root",
-        ];
+        // No mount is made in the new namespace, so nothing can spread from it; and in a chroot of its own, `unshare`
+        // could not change how the root's mount spreads.
+        let options = "--mount --propagation=unchanged --net --ipc --uts --pid --fork --kill-child --wd / --root";
         Run::new("unshare")
-            .args(args)
+            .args(options.split(' '))
             .arg(self.path())
-            .args(["--wd", "/", program])
+            .arg(program)
     }
 }
 
