@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import measure
@@ -113,6 +115,7 @@ class Perf:
 
 class Samply:
     name = "samply"
+    paranoid = Path("/proc/sys/kernel/perf_event_paranoid")
 
     def __init__(self) -> None:
         self.program = install("samply")
@@ -120,6 +123,17 @@ class Samply:
     def record_command(self, out: Path, frequency: int, target: list[str], seconds: float) -> list[str]:
         timed = target if target[0] == "--" else [*target, "-d", f"{seconds:g}"]
         return [str(self.program), "record", "--save-only", "-r", str(frequency), "-o", str(out), *timed]
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Where there are no hardware counters, it asks for this setting before it tries the clock, as root too."""
+        before = self.paranoid.read_text()
+        if int(before) > 1:
+            self.paranoid.write_text("1")
+        try:
+            yield
+        finally:
+            self.paranoid.write_text(before)
 
     def samples(self, out: Path) -> int:
         with gzip.open(out) as file:

@@ -1,5 +1,6 @@
 """The rows about recording: size, cost, loss, start."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import measure
@@ -21,7 +22,8 @@ def _out(peer_name: str, kind: str = "data") -> Path:
 def _record(peer, frequency: int, target: list[str], seconds: float) -> tuple[measure.Usage, Path]:
     out = _out(peer.name)
     out.unlink(missing_ok=True)
-    return run(peer.record_command(out, frequency, target, seconds)), out
+    with peer.allowed() if isinstance(peer, Samply) else nullcontext():
+        return run(peer.record_command(out, frequency, target, seconds)), out
 
 
 def _present(peers: list) -> list:
