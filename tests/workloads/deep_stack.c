@@ -97,14 +97,14 @@ typedef uint64_t call(unsigned int, uint64_t);
 static call frame_0, frame_1, frame_2, frame_3, frame_4, frame_5, frame_6, frame_7;
 
 /* A call with a frame of a size of its own, that works on after the call. */
-#define FRAME(n, next)                                                                             \
-	__attribute__((noinline)) static uint64_t frame_##n(unsigned int depth, uint64_t x)        \
-	{                                                                                          \
-		volatile char room[FRAME_BYTES + 16 * n];                                          \
-                                                                                                   \
-		room[0] = room[sizeof(room) - 1] = (char)x;                                        \
-		x = depth > 1 ? next(depth - 1, x + n) : leaf(x + n);                              \
-		return x + room[0] + room[sizeof(room) - 1];                                       \
+#define FRAME(n, next)                                                                                                 \
+	__attribute__((noinline)) static uint64_t frame_##n(unsigned int depth, uint64_t x)                            \
+	{                                                                                                              \
+		volatile char room[FRAME_BYTES + 16 * n];                                                              \
+                                                                                                                       \
+		room[0] = room[sizeof(room) - 1] = (char)x;                                                            \
+		x = depth > 1 ? next(depth - 1, x + n) : leaf(x + n);                                                  \
+		return x + room[0] + room[sizeof(room) - 1];                                                           \
 	}
 
 FRAME(0, frame_1)

@@ -50,8 +50,7 @@ static int run_chain(int left)
 		return 2;
 	if (left == 0)
 		return 0;
-	if (left % 3 == 0 &&
-	    pthread_create(&thread, NULL, exec_from_thread, (void *)(intptr_t)(left - 1)) == 0)
+	if (left % 3 == 0 && pthread_create(&thread, NULL, exec_from_thread, (void *)(intptr_t)(left - 1)) == 0)
 		for (;;)
 			x = spin(x);
 	exec_self(left - 1);

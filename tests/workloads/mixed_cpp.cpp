@@ -59,8 +59,7 @@ __attribute__((noinline)) static uint64_t sort_and_sum(uint64_t x)
 	std::vector<uint64_t> values(400);
 	for (uint64_t &value : values)
 		value = x = mix(x, 2);
-	std::sort(values.begin(), values.end(),
-		  [](uint64_t a, uint64_t b) { return mix_once(a) < mix_once(b); });
+	std::sort(values.begin(), values.end(), [](uint64_t a, uint64_t b) { return mix_once(a) < mix_once(b); });
 	return values.front() + values.back();
 }
 
@@ -97,9 +96,8 @@ __attribute__((noinline)) static uint64_t fill_map(uint64_t x)
 extern "C" uint64_t mixed_cpp(uint64_t x)
 {
 	mixed::Ring<uint64_t, 512> ring;
-	const std::array<std::unique_ptr<mixed::Shape>, 2> shapes = {
-		std::make_unique<mixed::Square>(), std::make_unique<mixed::Circle>()
-	};
+	const std::array<std::unique_ptr<mixed::Shape>, 2> shapes = { std::make_unique<mixed::Square>(),
+								      std::make_unique<mixed::Circle>() };
 	for (int i = 0; i < 512; i++)
 		ring.push(shapes[i % 2]->area(x + i));
 	x = ring.fold(x, [](uint64_t sum, uint64_t item) { return mix(sum ^ item, 3); });

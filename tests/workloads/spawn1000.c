@@ -62,8 +62,7 @@ static void copy_self(const char *to)
 	int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
 	struct stat stat;
 
-	if (in < 0 || out < 0 || fstat(in, &stat) ||
-	    sendfile(out, in, NULL, stat.st_size) != stat.st_size)
+	if (in < 0 || out < 0 || fstat(in, &stat) || sendfile(out, in, NULL, stat.st_size) != stat.st_size)
 		die(to);
 	close(in);
 	close(out);
