@@ -1,4 +1,4 @@
-//! llvm-symbolizer 19 as an oracle: inlined functions with their lines, names as linked.
+//! llvm-symbolizer 19 as an oracle: inlined functions with their lines.
 
 use std::path::Path;
 
@@ -25,42 +25,58 @@ struct Symbol {
     line: u64,
 }
 
-/// Ask for each of `addresses`, as stated in `file`. Names are linkage names, not demangled.
+/// Ask for each of `addresses`, as stated in `file`.
 pub fn symbolize(file: &Path, addresses: &[u64]) -> Vec<Answer> {
+    let (linked, demangled) = (
+        ask(file, addresses, "--no-demangle"),
+        ask(file, addresses, "--demangle"),
+    );
+    linked
+        .into_iter()
+        .zip(demangled)
+        .map(|(linked, demangled)| answer(linked, demangled))
+        .collect()
+}
+
+fn ask(file: &Path, addresses: &[u64], demangle: &str) -> Vec<Line> {
     require("llvm-symbolizer-19", "llvm-19");
     let input: String = addresses
         .iter()
         .map(|address| format!("{address:#x}\n"))
         .collect();
-    let run = Run::new("llvm-symbolizer-19").args([
-        "--output-style=JSON",
-        "--inlines",
-        "--no-demangle",
-        "--obj",
-    ]);
-    let text = run
+    let options = ["--output-style=JSON", "--inlines", demangle, "--obj"];
+    let run = Run::new("llvm-symbolizer-19")
+        .args(options)
         .arg(file)
+        .env("DEBUGINFOD_URLS", "");
+    let lines: Vec<Line> = run
         .input(input)
-        .env("DEBUGINFOD_URLS", "")
         .success()
-        .stdout;
-    let answers: Vec<Answer> = text.lines().map(|line| answer(parse(line))).collect();
+        .stdout
+        .lines()
+        .map(parse)
+        .collect();
     assert_eq!(
-        answers.len(),
+        lines.len(),
         addresses.len(),
         "llvm-symbolizer-19 answered another number of times"
     );
-    answers
+    lines
 }
 
-fn answer(line: Line) -> Answer {
-    let known = |text: String| (!text.is_empty()).then_some(text);
-    let function = |symbol: Symbol| Function {
-        name: symbol.function_name,
-        file: known(symbol.file_name),
-        line: (symbol.line > 0).then_some(symbol.line),
+fn answer(linked: Line, demangled: Line) -> Answer {
+    let function = |(linked, demangled): (Symbol, Symbol)| Function {
+        name: demangled.function_name,
+        linkage_name: Some(linked.function_name),
+        file: (!linked.file_name.is_empty()).then_some(linked.file_name),
+        line: (linked.line > 0).then_some(linked.line),
     };
     Answer {
-        functions: line.symbol.into_iter().map(function).collect(),
+        functions: linked
+            .symbol
+            .into_iter()
+            .zip(demangled.symbol)
+            .map(function)
+            .collect(),
     }
 }
