@@ -82,7 +82,9 @@ impl<T, O: Clone> Join<T, O> {
 
     /// Put other items in the place of those that wait for each owner.
     pub fn replace_items(&mut self, mut replace: impl FnMut(&mut Vec<T>)) {
-        self.waiting.values_mut().for_each(|waiting| replace(&mut waiting.items));
+        self.waiting
+            .values_mut()
+            .for_each(|waiting| replace(&mut waiting.items));
     }
 
     /// Change or forget the outcomes kept for samples that come behind them.

@@ -8,10 +8,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys as sys;
-use perf_event_open_sys::bindings;
+use perf_event_open_sys::{bindings, ioctls};
 
 use crate::error::{Error, Result};
 
@@ -79,17 +80,13 @@ impl CpuClock {
     /// Start it: the first tick comes one period from now.
     pub(crate) fn enable(&self) -> Result<()> {
         // SAFETY: the descriptor is a perf event's.
-        self.check("start", unsafe {
-            sys::ioctls::ENABLE(self.fd.as_raw_fd(), 0)
-        })
+        self.check("start", unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
     /// Stop it.
     pub(crate) fn disable(&self) -> Result<()> {
         // SAFETY: the descriptor is a perf event's.
-        self.check("stop", unsafe {
-            sys::ioctls::DISABLE(self.fd.as_raw_fd(), 0)
-        })
+        self.check("stop", unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
     }
 
     fn check(&self, action: &'static str, result: libc::c_int) -> Result<()> {
@@ -199,14 +196,8 @@ impl SideBandRing {
         // SAFETY: start < size, first and length - first stay in the ring; the kernel does not write between tail
         // and head until tail moves.
         unsafe {
-            out.extend_from_slice(std::slice::from_raw_parts(
-                self.data.as_ptr().add(start),
-                first,
-            ));
-            out.extend_from_slice(std::slice::from_raw_parts(
-                self.data.as_ptr(),
-                length - first,
-            ));
+            out.extend_from_slice(slice::from_raw_parts(self.data.as_ptr().add(start), first));
+            out.extend_from_slice(slice::from_raw_parts(self.data.as_ptr(), length - first));
         }
         self.tail = end;
         tail.store(end, Ordering::Release);

@@ -1,16 +1,21 @@
 //! The recorder's programs: loaded, attached, ticking.
 
-use std::io;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
+use std::result;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
+use std::{fs, io};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, set_print};
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramType, set_print,
+};
 
 use crate::error::{Error, Result};
 use crate::perf_event::CpuClock;
@@ -50,7 +55,7 @@ pub struct Config {
 }
 
 /// Whether this kernel can defer, as its type information says; `Err` with the reason if not.
-pub fn can_defer() -> Result<std::result::Result<(), &'static str>> {
+pub fn can_defer() -> Result<result::Result<(), &'static str>> {
     let btf = Btf::from_path("/sys/kernel/btf/vmlinux")
         .map_err(|error| Error::NoBtf(io::Error::other(error.to_string())))?;
     let has = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
@@ -83,8 +88,8 @@ pub struct Programs<'a> {
     mode: Mode,
 }
 
-impl std::fmt::Debug for Programs<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Programs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Programs")
             .field("mode", &self.mode)
             .field("clocks", &self.clocks)
@@ -173,7 +178,10 @@ impl<'a> Programs<'a> {
     pub fn start(&mut self, cpus: &[u32], period: u64) -> Result<()> {
         let (tick, program) = match self.mode {
             Mode::Deferred => (&self.skel.progs.tick_deferred, "tick_deferred"),
-            Mode::Immediate | Mode::Off => (&self.skel.progs.tick_immediate, "tick_immediate"),
+            Mode::Immediate | Mode::Off if has_loops() => {
+                (&self.skel.progs.tick_immediate, "tick_immediate")
+            }
+            Mode::Immediate | Mode::Off => (&self.skel.progs.tick_plain, "tick_plain"),
         };
         for &cpu in cpus {
             let clock = CpuClock::open(cpu, period)?;
@@ -202,17 +210,27 @@ impl<'a> Programs<'a> {
 
 /// One phase a CPU, each below `period`.
 fn random_phases(cpus: usize, period: u64) -> Vec<u64> {
-    use std::hash::{BuildHasher, RandomState};
     (0..cpus)
         .map(|cpu| RandomState::new().hash_one(cpu) % period.max(1))
         .collect()
 }
 
+/// Whether programs may loop with `bpf_loop` (5.17 and newer).
+fn has_loops() -> bool {
+    /// `BPF_FUNC_loop` of `include/uapi/linux/bpf.h`.
+    const LOOP: u32 = 181;
+    ProgramType::PerfEvent
+        .is_helper_supported(LOOP)
+        .unwrap_or(false)
+}
+
 fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
     let deferred = config.mode == Mode::Deferred;
+    let plain = !deferred && !has_loops();
     let progs = &mut open.progs;
     progs.tick_deferred.set_autoload(deferred);
-    progs.tick_immediate.set_autoload(!deferred);
+    progs.tick_immediate.set_autoload(!deferred && !plain);
+    progs.tick_plain.set_autoload(plain);
     progs.capture_on_exit.set_autoload(deferred);
     progs.capture_on_exec.set_autoload(deferred);
     progs.follow_fork.set_autoload(config.filter);
@@ -240,7 +258,7 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
 
 /// Frames at which the kernel cuts its own walks (`kernel.perf_event_max_stack`).
 fn kernel_frame_limit() -> u32 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
     text.trim().parse().unwrap_or(127).min(128)
 }
 

@@ -4,6 +4,7 @@
     clippy::pedantic,
     clippy::absolute_paths,
     clippy::undocumented_unsafe_blocks,
+    clippy::unwrap_used,
     missing_debug_implementations,
     missing_docs,
     unreachable_pub,

@@ -366,6 +366,15 @@ impl State {
         Self::Pending,
     ];
 
+    /// The state of a sample whose kernel half was cut, or not, when its user half ended in this one.
+    pub fn with_kernel_cut(self, kernel_cut: bool) -> Self {
+        if kernel_cut && self == Self::Complete {
+            Self::Truncated
+        } else {
+            self
+        }
+    }
+
     /// Name in JSON and in text.
     pub fn name(self) -> &'static str {
         match self {

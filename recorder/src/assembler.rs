@@ -17,13 +17,13 @@ const CARRY_NS: u64 = 1_000_000_000;
 
 /// A batch, and what goes with it.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub(crate) struct Cut {
     /// The batch.
-    pub batch: Batch,
+    pub(crate) batch: Batch,
     /// Totals up to and including it.
-    pub counters: Counters,
+    pub(crate) counters: Counters,
     /// It is the first of an epoch.
-    pub starts_epoch: bool,
+    pub(crate) starts_epoch: bool,
 }
 
 /// What waits for a user half.
@@ -46,13 +46,13 @@ struct Outcome {
 
 /// The account of all IDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// IDs by state, in the order of [`State::ALL`]. What still waits is in none.
-    pub states: [u64; 8],
+    pub(crate) states: [u64; 8],
     /// Sample rows.
-    pub samples: u64,
+    pub(crate) samples: u64,
     /// Losses of all kinds, joined by reason.
-    pub drops: Vec<Drop>,
+    pub(crate) drops: Vec<Drop>,
 }
 
 impl Totals {
@@ -63,22 +63,29 @@ impl Totals {
     }
 
     fn count_drop(&mut self, drop: &Drop) {
-        match self.drops.iter_mut().find(|known| known.reason == drop.reason) {
+        match self
+            .drops
+            .iter_mut()
+            .find(|known| known.reason == drop.reason)
+        {
             Some(known) => {
                 known.count += drop.count;
                 known.from_ns = known.from_ns.min(drop.from_ns);
                 known.to_ns = known.to_ns.max(drop.to_ns);
             }
-            None => self.drops.push(Drop { cpu: u32::MAX, ..*drop }),
+            None => self.drops.push(Drop {
+                cpu: u32::MAX,
+                ..*drop
+            }),
         }
     }
 }
 
 /// Puts batches together.
 #[derive(Debug)]
-pub struct Assembler {
+pub(crate) struct Assembler {
     /// Processes, modules, the kernel.
-    pub world: World,
+    pub(crate) world: World,
     epoch: Epoch,
     batches: u32,
     starts_epoch: bool,
@@ -91,7 +98,7 @@ pub struct Assembler {
 
 impl Assembler {
     /// Nothing assembled yet.
-    pub fn new(world: World) -> Self {
+    pub(crate) fn new(world: World) -> Self {
         Self {
             world,
             epoch: Epoch::new(0),
@@ -106,31 +113,33 @@ impl Assembler {
     }
 
     /// The account up to now.
-    pub fn totals(&self) -> &Totals {
+    pub(crate) fn totals(&self) -> &Totals {
         &self.totals
     }
 
     /// The running totals that go into each chunk's frame.
-    pub fn counters(&self) -> Counters {
+    pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 
     /// Time of the last sample, monotonic clock.
-    pub fn last_ns(&self) -> u64 {
+    pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
     /// Owners that samples wait for, with their threads.
-    pub fn owed(&self) -> impl Iterator<Item = (u64, u32)> {
+    pub(crate) fn owed(&self) -> impl Iterator<Item = (u64, u32)> {
         self.join.owners()
     }
 
     /// A sample.
-    pub fn add_tick(&mut self, tick: &Tick<'_>) {
+    pub(crate) fn add_tick(&mut self, tick: &Tick<'_>) {
         self.last_ns = self.last_ns.max(tick.time_ns);
         self.epoch.put_task(&mut self.world, tick.pid, tick.tid);
         let kernel = self.epoch.kernel_stack(&mut self.world, &tick.kernel);
-        let user = self.epoch.user_stack(&mut self.world, tick.pid, tick.time_ns, &tick.user);
+        let user = self
+            .epoch
+            .user_stack(&mut self.world, tick.pid, tick.time_ns, &tick.user);
         let row = self.epoch.batch().samples.len();
         let sample = Sample {
             id: StackId(tick.id),
@@ -160,11 +169,13 @@ impl Assembler {
     }
 
     /// A user half.
-    pub fn add_user_half(&mut self, half: &UserHalf<'_>) {
+    pub(crate) fn add_user_half(&mut self, half: &UserHalf<'_>) {
         let outcome = Outcome {
             state: state_of(half.state),
             time_ns: half.time_ns,
-            user: self.epoch.user_stack(&mut self.world, half.pid, half.time_ns, &half.user),
+            user: self
+                .epoch
+                .user_stack(&mut self.world, half.pid, half.time_ns, &half.user),
             user_depth: half.user_depth,
         };
         let items = self.join.complete(half.owner, half.tid, outcome);
@@ -173,25 +184,42 @@ impl Assembler {
     }
 
     /// The user half of `owner` will not come, for the reason in `state`.
-    pub fn give_up(&mut self, owner: u64, state: State, time_ns: u64) {
-        let outcome = Outcome { state, time_ns, user: StackIndex::NONE, user_depth: 0 };
+    pub(crate) fn give_up(&mut self, owner: u64, state: State, time_ns: u64) {
+        let outcome = Outcome {
+            state,
+            time_ns,
+            user: StackIndex::NONE,
+            user_depth: 0,
+        };
         let items = self.join.give_up(owner);
         self.settle_all(owner, items, &outcome);
     }
 
     /// A loss in the kernel.
-    pub fn add_loss(&mut self, loss: &Loss) {
+    pub(crate) fn add_loss(&mut self, loss: &Loss) {
         let reason = match loss.reason {
             LossReason::BufferFull => DropReason::BufferFull,
             LossReason::Contended => DropReason::Contended,
             LossReason::UserHalf => DropReason::UserHalf,
         };
-        let Loss { cpu, count, from_ns, to_ns, .. } = *loss;
-        self.add_drop(Drop { reason, cpu, count, from_ns, to_ns });
+        let Loss {
+            cpu,
+            count,
+            from_ns,
+            to_ns,
+            ..
+        } = *loss;
+        self.add_drop(Drop {
+            reason,
+            cpu,
+            count,
+            from_ns,
+            to_ns,
+        });
     }
 
     /// A loss.
-    pub fn add_drop(&mut self, drop: Drop) {
+    pub(crate) fn add_drop(&mut self, drop: Drop) {
         match drop.reason {
             DropReason::BufferFull => self.counters.buffer_full += drop.count,
             DropReason::Contended => self.counters.contended += drop.count,
@@ -207,13 +235,26 @@ impl Assembler {
     }
 
     fn settle_all(&mut self, owner: u64, items: Vec<Item>, outcome: &Outcome) {
-        let has_written = items.iter().any(|item| matches!(item, Item::Written { .. }));
+        let has_written = items
+            .iter()
+            .any(|item| matches!(item, Item::Written { .. }));
         for item in items {
             self.settle(item, outcome);
         }
         if has_written {
-            let Outcome { state, time_ns, user, user_depth } = *outcome;
-            let completion = Completion { owner: StackId(owner), time_ns, state, user, user_depth };
+            let Outcome {
+                state,
+                time_ns,
+                user,
+                user_depth,
+            } = *outcome;
+            let completion = Completion {
+                owner: StackId(owner),
+                time_ns,
+                state,
+                user,
+                user_depth,
+            };
             self.epoch.batch().completions.push(completion);
         }
     }
@@ -225,7 +266,9 @@ impl Assembler {
                 self.totals.count(outcome.state.with_kernel_cut(true), cut);
             }
             Item::Row(row) => {
-                let Some(sample) = self.epoch.batch().samples.get_mut(row) else { return };
+                let Some(sample) = self.epoch.batch().samples.get_mut(row) else {
+                    return;
+                };
                 sample.state = outcome.state.with_kernel_cut(sample.kernel_cut);
                 sample.user = outcome.user;
                 sample.user_depth = outcome.user_depth;
@@ -242,13 +285,18 @@ impl Assembler {
     }
 
     /// Close the batch that is being filled. Rows that still wait are written as pending.
-    pub fn cut(&mut self) {
+    pub(crate) fn cut(&mut self) {
         let samples = mem::take(&mut self.epoch.batch().samples);
         self.join.replace_items(|items| {
             let (mut rows, mut cut) = (0, 0);
             for item in items.drain(..) {
                 let (more, more_cut) = match item {
-                    Item::Row(row) => (1, samples.get(row).map_or(0, |sample| u64::from(sample.kernel_cut))),
+                    Item::Row(row) => (
+                        1,
+                        samples
+                            .get(row)
+                            .map_or(0, |sample| u64::from(sample.kernel_cut)),
+                    ),
                     Item::Written { rows, cut } => (rows, cut),
                 };
                 (rows, cut) = (rows + more, cut + more_cut);
@@ -258,7 +306,11 @@ impl Assembler {
         self.epoch.batch().samples = samples;
         for batch in self.epoch.cut() {
             let starts_epoch = mem::take(&mut self.starts_epoch);
-            self.cuts.push(Cut { batch, counters: self.counters, starts_epoch });
+            self.cuts.push(Cut {
+                batch,
+                counters: self.counters,
+                starts_epoch,
+            });
             self.batches += 1;
         }
         if self.epoch.is_full() || self.batches >= EPOCH_CHUNKS {
@@ -274,25 +326,23 @@ impl Assembler {
         let (epoch, world) = (&mut self.epoch, &self.world);
         let from_ns = self.last_ns.saturating_sub(CARRY_NS);
         self.join.retain_outcomes(|outcome| {
-            outcome.user = epoch.carry(world, &before, outcome.user);
-            outcome.time_ns >= from_ns
+            let is_recent = outcome.time_ns >= from_ns;
+            if is_recent {
+                outcome.user = epoch.carry(world, &before, outcome.user);
+            }
+            is_recent
         });
     }
 
     /// The batches closed since the last call.
-    pub fn take_cuts(&mut self) -> Vec<Cut> {
+    pub(crate) fn take_cuts(&mut self) -> Vec<Cut> {
         mem::take(&mut self.cuts)
     }
 
     /// Whether the batch that is being filled holds anything.
-    pub fn has_rows(&mut self) -> bool {
+    pub(crate) fn has_rows(&mut self) -> bool {
         let batch = self.epoch.batch();
         !(batch.samples.is_empty() && batch.completions.is_empty() && batch.drops.is_empty())
-    }
-
-    /// Number of the epoch that the next batch belongs to.
-    pub fn epoch(&self) -> u32 {
-        self.epoch.number()
     }
 }
 

@@ -21,25 +21,25 @@ const MAX_SEGMENTS: usize = 256;
 
 /// What an archive says of an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ElfFacts {
+pub(crate) struct ElfFacts {
     /// 32 or 64.
-    pub class: u8,
+    pub(crate) class: u8,
     /// `e_machine`.
-    pub machine: u16,
+    pub(crate) machine: u16,
     /// Build ID, where there is one.
-    pub build_id: Option<BuildId>,
+    pub(crate) build_id: Option<BuildId>,
     /// PT_LOAD segments that hold code.
-    pub segments: Vec<Segment>,
+    pub(crate) segments: Vec<Segment>,
 }
 
 impl ElfFacts {
     /// Read them from a file; `None` when it is no ELF file.
-    pub fn read(file: &File) -> Option<Self> {
+    pub(crate) fn read(file: &File) -> Option<Self> {
         Self::parse(&ReadCache::new(file))
     }
 
     /// Read them from an image in memory.
-    pub fn from_image(image: &[u8]) -> Option<Self> {
+    pub(crate) fn from_image(image: &[u8]) -> Option<Self> {
         Self::parse(image)
     }
 
@@ -58,16 +58,27 @@ impl ElfFacts {
     {
         let header = H::parse(data).ok()?;
         let endian = header.endian().ok()?;
-        let mut facts = Self { class, machine: header.e_machine(endian), ..Self::default() };
-        for segment in header.program_headers(endian, data).ok()?.iter().take(MAX_SEGMENTS) {
+        let mut facts = Self {
+            class,
+            machine: header.e_machine(endian).0,
+            ..Self::default()
+        };
+        for segment in header
+            .program_headers(endian, data)
+            .ok()?
+            .iter()
+            .take(MAX_SEGMENTS)
+        {
             let size: u64 = segment.p_filesz(endian).into();
             match segment.p_type(endian) {
-                elf::PT_LOAD if segment.p_flags(endian) & elf::PF_X != 0 => facts.segments.push(Segment {
-                    offset: FileOffset(segment.p_offset(endian).into()),
-                    vaddr: segment.p_vaddr(endian).into(),
-                    file_size: size,
-                    flags: segment.p_flags(endian),
-                }),
+                elf::PT_LOAD if segment.p_flags(endian).0 & elf::PF_X.0 != 0 => {
+                    facts.segments.push(Segment {
+                        offset: FileOffset(segment.p_offset(endian).into()),
+                        vaddr: segment.p_vaddr(endian).into(),
+                        file_size: size,
+                        flags: segment.p_flags(endian).0,
+                    })
+                }
                 elf::PT_NOTE if size <= MAX_NOTES && facts.build_id.is_none() => {
                     facts.build_id = build_id_note::<H, R>(segment, endian, data);
                 }
@@ -78,7 +89,11 @@ impl ElfFacts {
     }
 }
 
-fn build_id_note<'data, H, R>(segment: &H::ProgramHeader, endian: Endianness, data: R) -> Option<BuildId>
+fn build_id_note<'data, H, R>(
+    segment: &H::ProgramHeader,
+    endian: Endianness,
+    data: R,
+) -> Option<BuildId>
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
@@ -93,16 +108,23 @@ where
 }
 
 /// The build ID among bare notes, as the kernel shows its own in `/sys/kernel/notes`, in the host's byte order.
-pub fn build_id_in_notes(mut notes: &[u8]) -> Option<BuildId> {
-    let align = |length: u32| usize::try_from(length).ok().map(|length| length.next_multiple_of(4));
+pub(crate) fn build_id_in_notes(mut notes: &[u8]) -> Option<BuildId> {
+    let align = |length: u32| {
+        usize::try_from(length)
+            .ok()
+            .map(|length| length.next_multiple_of(4))
+    };
     loop {
         let [name_len, desc_len, kind] = [0, 4, 8].map(|at| {
-            notes.get(at..).and_then(|rest| rest.first_chunk()).map(|bytes| u32::from_ne_bytes(*bytes))
+            notes
+                .get(at..)
+                .and_then(|rest| rest.first_chunk())
+                .map(|bytes| u32::from_ne_bytes(*bytes))
         });
         let (name_len, desc_len) = (name_len?, desc_len?);
         let (name, rest) = notes.get(12..)?.split_at_checked(align(name_len)?)?;
         let desc = rest.get(..usize::try_from(desc_len).ok()?)?;
-        if kind? == elf::NT_GNU_BUILD_ID && name == b"GNU\0" {
+        if kind? == elf::NT_GNU_BUILD_ID.0 && name == b"GNU\0" {
             return BuildId::new(desc);
         }
         notes = rest.get(align(desc_len)?..)?;
@@ -111,7 +133,7 @@ pub fn build_id_in_notes(mut notes: &[u8]) -> Option<BuildId> {
 
 /// `process.executable.build_id.htlhash` of OpenTelemetry: the first 16 bytes of SHA-256 over the file's first 4096
 /// bytes, its last 4096 and its length as a big-endian `u64`.
-pub fn content_hash(file: &File) -> io::Result<[u8; 16]> {
+pub(crate) fn content_hash(file: &File) -> io::Result<[u8; 16]> {
     let length = file.metadata()?.len();
     let mut hash = Sha256::new();
     for start in [0, length.saturating_sub(4096)] {
@@ -134,7 +156,12 @@ mod tests {
     fn own_file() {
         let facts = ElfFacts::read(&File::open("/proc/self/exe").unwrap()).unwrap();
         assert_eq!(usize::from(facts.class), usize::BITS as usize);
-        assert!(facts.segments.iter().any(|segment| segment.file_size > 4096));
+        assert!(
+            facts
+                .segments
+                .iter()
+                .any(|segment| segment.file_size > 4096)
+        );
         assert!(facts.segments.iter().all(|segment| segment.flags & 1 != 0));
     }
 

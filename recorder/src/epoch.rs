@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use rawstack_bpf::Addresses;
 use rawstack_format::id::{Addr, FileOffset, FrameIndex, ModuleIndex, StackIndex};
-use rawstack_format::record::{Batch, Frame, FrameKind, Mapping, Process, Sample, StackNode, Thread};
+use rawstack_format::record::{
+    Batch, Frame, FrameKind, Mapping, Process, Sample, StackNode, Thread,
+};
 
 use crate::module::ModuleNumber;
 use crate::process;
@@ -18,7 +20,7 @@ const SPLIT_ROWS: usize = 64;
 
 /// An epoch and the batch that is being filled.
 #[derive(Debug, Default)]
-pub struct Epoch {
+pub(crate) struct Epoch {
     number: u32,
     tables: Tables,
     batch: Batch,
@@ -34,32 +36,39 @@ pub struct Epoch {
 
 impl Epoch {
     /// An empty epoch.
-    pub fn new(number: u32) -> Self {
-        Self { number, batch: Batch { epoch: number, ..Batch::default() }, ..Self::default() }
+    pub(crate) fn new(number: u32) -> Self {
+        Self {
+            number,
+            batch: Batch {
+                epoch: number,
+                ..Batch::default()
+            },
+            ..Self::default()
+        }
     }
 
     /// Its number.
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
     /// Whether its tables are full.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.tables.is_full()
     }
 
     /// The batch that is being filled.
-    pub fn batch(&mut self) -> &mut Batch {
+    pub(crate) fn batch(&mut self) -> &mut Batch {
         &mut self.batch
     }
 
     /// About how many raw bytes the batch has.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.batch.samples.len() * Sample::RAW_BOUND
     }
 
     /// Take the batch out, in parts that each fit a chunk; later rows go into another.
-    pub fn cut(&mut self) -> Vec<Batch> {
+    pub(crate) fn cut(&mut self) -> Vec<Batch> {
         self.bytes = 0;
         let next = Batch {
             epoch: self.number,
@@ -72,7 +81,13 @@ impl Epoch {
     }
 
     /// The user half of a stack of process `pid`, as mapped at `time_ns`.
-    pub fn user_stack(&mut self, world: &mut World, pid: u32, time_ns: u64, addresses: &Addresses<'_>) -> StackIndex {
+    pub(crate) fn user_stack(
+        &mut self,
+        world: &mut World,
+        pid: u32,
+        time_ns: u64,
+        addresses: &Addresses<'_>,
+    ) -> StackIndex {
         if addresses.is_empty() {
             return StackIndex::NONE;
         }
@@ -91,22 +106,50 @@ impl Epoch {
         StackIndex(leaf)
     }
 
-    fn add_user_stack(&mut self, world: &mut World, pid: u32, time_ns: u64, addresses: &Addresses<'_>) -> u32 {
+    fn add_user_stack(
+        &mut self,
+        world: &mut World,
+        pid: u32,
+        time_ns: u64,
+        addresses: &Addresses<'_>,
+    ) -> u32 {
         let last = addresses.len() - 1;
-        addresses.iter().rev().enumerate().fold(ROOT, |parent, (depth, address)| {
-            let kind = if depth == last { FrameKind::UserLeaf } else { FrameKind::UserCaller };
-            let place = world.locate_user(pid, time_ns, address);
-            if let (Some(mapping), Some((module, _))) = (&place.mapping, place.module) {
-                self.put_mapping(world, pid, time_ns, mapping, module);
-            }
-            let (module, offset) = place.module.unzip();
-            let offset = FileOffset(offset.unwrap_or(0));
-            self.put_node(world, parent, FrameRow { kind, address: Addr(address), module, offset }, address)
-        })
+        addresses
+            .iter()
+            .rev()
+            .enumerate()
+            .fold(ROOT, |parent, (depth, address)| {
+                let kind = if depth == last {
+                    FrameKind::UserLeaf
+                } else {
+                    FrameKind::UserCaller
+                };
+                let place = world.locate_user(pid, time_ns, address);
+                if let (Some(mapping), Some((module, _))) = (&place.mapping, place.module) {
+                    self.put_mapping(world, pid, time_ns, mapping, module);
+                }
+                let (module, offset) = place.module.unzip();
+                let offset = FileOffset(offset.unwrap_or(0));
+                self.put_node(
+                    world,
+                    parent,
+                    FrameRow {
+                        kind,
+                        address: Addr(address),
+                        module,
+                        offset,
+                    },
+                    address,
+                )
+            })
     }
 
     /// The kernel half of a stack.
-    pub fn kernel_stack(&mut self, world: &mut World, addresses: &Addresses<'_>) -> StackIndex {
+    pub(crate) fn kernel_stack(
+        &mut self,
+        world: &mut World,
+        addresses: &Addresses<'_>,
+    ) -> StackIndex {
         if addresses.is_empty() {
             return StackIndex::NONE;
         }
@@ -116,35 +159,66 @@ impl Epoch {
             return StackIndex(known);
         }
         let last = addresses.len() - 1;
-        let leaf = addresses.iter().rev().enumerate().fold(ROOT, |parent, (depth, address)| {
-            let kind = if depth == last { FrameKind::KernelLeaf } else { FrameKind::KernelCaller };
-            let row = world.kernel_row(kind, address);
-            self.put_node(world, parent, row, address)
-        });
+        let leaf = addresses
+            .iter()
+            .rev()
+            .enumerate()
+            .fold(ROOT, |parent, (depth, address)| {
+                let kind = if depth == last {
+                    FrameKind::KernelLeaf
+                } else {
+                    FrameKind::KernelCaller
+                };
+                let row = world.kernel_row(kind, address);
+                self.put_node(world, parent, row, address)
+            });
         self.tables.remember(hash, space, leaf);
         StackIndex(leaf)
     }
 
     /// A stack of the epoch before, as one of this.
-    pub fn carry(&mut self, world: &World, before: &Self, stack: StackIndex) -> StackIndex {
-        let Some(node) = stack.get() else { return StackIndex::NONE };
+    pub(crate) fn carry(&mut self, world: &World, before: &Self, stack: StackIndex) -> StackIndex {
+        let Some(node) = stack.get() else {
+            return StackIndex::NONE;
+        };
         let rows = before.tables.rows(node);
-        StackIndex(rows.into_iter().fold(ROOT, |parent, (row, raw)| self.put_node(world, parent, row, raw)))
+        StackIndex(rows.into_iter().fold(ROOT, |parent, (row, raw)| {
+            self.put_node(world, parent, row, raw)
+        }))
     }
 
     fn put_node(&mut self, world: &World, parent: u32, row: FrameRow, raw: u64) -> u32 {
         let frame = self.tables.frame(row, raw);
         if frame.is_new {
-            let module = row.module.map_or(ModuleIndex::NONE, |number| self.put_module(world, number));
+            let module = row
+                .module
+                .map_or(ModuleIndex::NONE, |number| self.put_module(world, number));
             self.bytes += Frame::RAW_BOUND;
-            let FrameRow { kind, address, offset, .. } = row;
-            self.batch.frames.push(Frame { kind, address, module, offset });
+            let FrameRow {
+                kind,
+                address,
+                offset,
+                ..
+            } = row;
+            self.batch.frames.push(Frame {
+                kind,
+                address,
+                module,
+                offset,
+            });
         }
         let node = self.tables.node(parent, frame.index);
         if node.is_new {
             self.bytes += StackNode::RAW_BOUND;
-            let parent = if parent == ROOT { StackIndex::NONE } else { StackIndex(parent) };
-            self.batch.stacks.push(StackNode { parent, frame: FrameIndex(frame.index) });
+            let parent = if parent == ROOT {
+                StackIndex::NONE
+            } else {
+                StackIndex(parent)
+            };
+            self.batch.stacks.push(StackNode {
+                parent,
+                frame: FrameIndex(frame.index),
+            });
         }
         node.index
     }
@@ -194,7 +268,7 @@ impl Epoch {
     }
 
     /// Put in what the archive should know of a sample's process and thread.
-    pub fn put_task(&mut self, world: &mut World, pid: u32, tid: u32) {
+    pub(crate) fn put_task(&mut self, world: &mut World, pid: u32, tid: u32) {
         let version = world.processes.process(pid).version;
         if self.processes.insert(pid, version) != Some(version) {
             world.processes.complete(pid);
@@ -222,6 +296,7 @@ impl Epoch {
             };
             self.bytes += row.raw_bound();
             self.batch.threads.push(row);
+            world.processes.mark_sampled(pid, tid);
         }
     }
 }
@@ -244,11 +319,19 @@ fn split(mut batch: Batch) -> Vec<Batch> {
     };
     let mut first_module = batch.first_module;
     for modules in mem::take(&mut batch.modules).chunks(SPLIT_ROWS) {
-        parts.push(Batch { first_module, modules: modules.to_vec(), ..empty.clone() });
+        parts.push(Batch {
+            first_module,
+            modules: modules.to_vec(),
+            ..empty.clone()
+        });
         first_module += index(modules);
     }
     for mappings in mem::take(&mut batch.mappings).chunks(SPLIT_ROWS) {
-        parts.push(Batch { first_module, mappings: mappings.to_vec(), ..empty.clone() });
+        parts.push(Batch {
+            first_module,
+            mappings: mappings.to_vec(),
+            ..empty.clone()
+        });
     }
     batch.first_module = first_module;
     parts.push(batch);

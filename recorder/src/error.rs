@@ -23,7 +23,9 @@ pub enum Error {
         error: rawstack_format::Error,
     },
     /// The archive's name is taken.
-    #[error("failed to create archive {0}: it exists; name another with -o, or overwrite it with --force")]
+    #[error(
+        "failed to create archive {0}: it exists; name another with -o, or overwrite it with --force"
+    )]
     Exists(PathBuf),
     /// An option asks for what cannot be.
     #[error("failed to read option {option}: {why}; {cure}")]
@@ -36,7 +38,9 @@ pub enum Error {
         cure: &'static str,
     },
     /// The command is not there.
-    #[error("failed to find command {0}: it is no executable file in PATH; check its name, or give its path")]
+    #[error(
+        "failed to find command {0}: it is no executable file in PATH; check its name, or give its path"
+    )]
     NoCommand(String),
     /// The command could not be run.
     #[error("failed to start command {command}: {error}")]

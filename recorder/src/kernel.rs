@@ -15,7 +15,7 @@ const MAX_BPF_PROGRAM: u64 = 64 << 10;
 
 /// Where a kernel address lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// In the kernel proper: distance from `_stext`.
     Kernel(u64),
     /// In a kernel module: its number, distance from its `.text`.
@@ -30,9 +30,9 @@ pub enum Place {
 
 /// Where the kernel's code lies in memory.
 #[derive(Debug, Default)]
-pub struct KernelMap {
+pub(crate) struct KernelMap {
     /// Build ID of the kernel.
-    pub build_id: Option<BuildId>,
+    pub(crate) build_id: Option<BuildId>,
     stext: u64,
     etext: u64,
     modules: Vec<(u64, KernelModule)>,
@@ -42,7 +42,7 @@ pub struct KernelMap {
 
 impl KernelMap {
     /// Where `address` lies.
-    pub fn locate(&self, address: u64) -> Place {
+    pub(crate) fn locate(&self, address: u64) -> Place {
         if self.stext == 0 {
             return Place::Hidden;
         }
@@ -50,47 +50,61 @@ impl KernelMap {
             return Place::Kernel(address - self.stext);
         }
         let in_module = |(start, module): &(u64, KernelModule)| {
-            address.checked_sub(*start).is_some_and(|within| within < module.size)
+            address
+                .checked_sub(*start)
+                .is_some_and(|within| within < module.size)
         };
         if let Some(number) = self.modules.iter().position(in_module) {
             let start = self.modules.get(number).map_or(0, |module| module.0);
             return Place::Module(number, address - start);
         }
         match self.bpf.range(..=address).next_back() {
-            Some((start, (length, name))) if address - start < *length => Place::Bpf(name.clone(), address - start),
+            Some((start, (length, name))) if address - start < *length => {
+                Place::Bpf(name.clone(), address - start)
+            }
             _ => Place::Unknown(address.wrapping_sub(self.stext)),
         }
     }
 
     /// A number that stands for what is loaded.
-    pub fn version(&self) -> u32 {
+    pub(crate) fn version(&self) -> u32 {
         self.version
     }
 
     /// The kernel modules, by number.
-    pub fn modules(&self) -> impl Iterator<Item = &KernelModule> {
+    pub(crate) fn modules(&self) -> impl Iterator<Item = &KernelModule> {
         self.modules.iter().map(|(_, module)| module)
     }
 
     /// Kernel code was made or freed.
-    pub fn symbol_changed(&mut self, address: u64, length: u32, removed: bool, name: &[u8]) {
+    pub(crate) fn symbol_changed(&mut self, address: u64, length: u32, removed: bool, name: &[u8]) {
         if removed {
             self.bpf.remove(&address);
         } else {
-            self.bpf.insert(address, (u64::from(length), String::from_utf8_lossy(name).into_owned()));
+            self.bpf.insert(
+                address,
+                (
+                    u64::from(length),
+                    String::from_utf8_lossy(name).into_owned(),
+                ),
+            );
         }
         self.version += 1;
     }
 
     /// Whether the kernel hides its addresses from us.
-    pub fn is_hidden(&self) -> bool {
+    pub(crate) fn is_hidden(&self) -> bool {
         self.stext == 0
     }
 
     /// Read it, with all text symbols in parts that fit a chunk.
-    pub fn read() -> (Self, Vec<KernelSymbols>) {
+    pub(crate) fn read() -> (Self, Vec<KernelSymbols>) {
         let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
-        let mut map = Self { build_id: build_id_in_notes(&notes), modules: modules(), ..Self::default() };
+        let mut map = Self {
+            build_id: build_id_in_notes(&notes),
+            modules: modules(),
+            ..Self::default()
+        };
         let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let symbols = map.read_symbols(&text);
         drop(text);
@@ -100,7 +114,11 @@ impl KernelMap {
             symbols,
             ..KernelSymbols::default()
         };
-        let parts = if map.is_hidden() { Vec::new() } else { whole.split() };
+        let parts = if map.is_hidden() {
+            Vec::new()
+        } else {
+            whole.split()
+        };
         (map, parts)
     }
 
@@ -108,7 +126,11 @@ impl KernelMap {
     fn read_symbols(&mut self, text: &str) -> Vec<KernelSymbol> {
         let mut symbols = Vec::new();
         let lines = || text.lines().filter_map(KallsymsLine::parse);
-        let address_of = |name| lines().find(|line| line.name == name).map_or(0, |line| line.address);
+        let address_of = |name| {
+            lines()
+                .find(|line| line.name == name)
+                .map_or(0, |line| line.address)
+        };
         self.stext = address_of("_stext");
         if self.stext == 0 {
             return symbols;
@@ -143,7 +165,9 @@ impl KernelMap {
     fn end_bpf_programs(&mut self) {
         let starts: Vec<u64> = self.bpf.keys().copied().collect();
         for pair in starts.windows(2) {
-            if let (&[start, next], Some((length, _))) = (pair, pair.first().and_then(|start| self.bpf.get_mut(start))) {
+            if let (&[start, next], Some((length, _))) =
+                (pair, pair.first().and_then(|start| self.bpf.get_mut(start)))
+            {
                 *length = (*length).min(next - start);
             }
         }
@@ -165,7 +189,12 @@ impl<'a> KallsymsLine<'a> {
         let kind = *fields.next()?.as_bytes().first()?;
         let name = fields.next()?;
         let module = fields.next().unwrap_or_default().trim_matches(['[', ']']);
-        Some(Self { address, kind, name, module })
+        Some(Self {
+            address,
+            kind,
+            name,
+            module,
+        })
     }
 }
 
@@ -192,21 +221,38 @@ fn module(line: &str) -> Option<(u64, KernelModule)> {
         })
         .collect();
     let text = sections.iter().find(|(section, _)| section == ".text")?.1;
-    sections.iter_mut().for_each(|(_, address)| *address = address.wrapping_sub(text));
+    sections
+        .iter_mut()
+        .for_each(|(_, address)| *address = address.wrapping_sub(text));
     sections.sort();
-    Some((text, KernelModule { name: name.to_owned(), build_id: build_id_in_notes(&notes), size, sections }))
+    Some((
+        text,
+        KernelModule {
+            name: name.to_owned(),
+            build_id: build_id_in_notes(&notes),
+            size,
+            sections,
+        },
+    ))
 }
 
 /// The vDSO that this process, and so every process of its class, has mapped.
-pub fn vdso() -> Option<Vdso> {
-    let line = proc_fs::maps(std::process::id()).ok()?.into_iter().find(|line| line.path == b"[vdso]")?;
+pub(crate) fn vdso() -> Option<Vdso> {
+    let line = proc_fs::maps(std::process::id())
+        .ok()?
+        .into_iter()
+        .find(|line| line.path == b"[vdso]")?;
     let mut memory = fs::File::open("/proc/self/mem").ok()?;
     memory.seek(SeekFrom::Start(line.addresses.start)).ok()?;
     let length = usize::try_from(line.addresses.end - line.addresses.start).ok()?;
     let mut image = vec![0; length];
     memory.read_exact(&mut image).ok()?;
     let facts = ElfFacts::from_image(&image)?;
-    Some(Vdso { build_id: facts.build_id, class: facts.class, image })
+    Some(Vdso {
+        build_id: facts.build_id,
+        class: facts.class,
+        image,
+    })
 }
 
 #[cfg(test)]
@@ -223,23 +269,48 @@ mod tests {
         let mut map = KernelMap::default();
         let symbols = map.read_symbols(KALLSYMS);
         assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Kernel(0x18));
-        assert_eq!(map.locate(0xffff_ffff_c000_10ff), Place::Bpf("bpf_prog_1_x".into(), 0xff));
-        assert_eq!(map.locate(0xffff_ffff_c000_1100), Place::Bpf("bpf_prog_2_y".into(), 0));
-        assert_eq!(map.locate(0xffff_ffff_8000_0000), Place::Unknown(0u64.wrapping_sub(0x100_0000)));
-        assert!(symbols.iter().all(|symbol| symbol.offset < 0x10000 && symbol.name != "data"));
+        assert_eq!(
+            map.locate(0xffff_ffff_c000_10ff),
+            Place::Bpf("bpf_prog_1_x".into(), 0xff)
+        );
+        assert_eq!(
+            map.locate(0xffff_ffff_c000_1100),
+            Place::Bpf("bpf_prog_2_y".into(), 0)
+        );
+        assert_eq!(
+            map.locate(0xffff_ffff_8000_0000),
+            Place::Unknown(0u64.wrapping_sub(0x100_0000))
+        );
+        assert!(
+            symbols
+                .iter()
+                .all(|symbol| symbol.offset < 0x10000 && symbol.name != "data")
+        );
     }
 
     /// Check that a kernel that hides its addresses gives no symbols and no places.
     #[test]
     fn hidden() {
         let mut map = KernelMap::default();
-        assert_eq!(map.read_symbols(&KALLSYMS.replace("ffffffff", "00000000").replace("81000", "00000")), []);
+        assert_eq!(
+            map.read_symbols(
+                &KALLSYMS
+                    .replace("ffffffff", "00000000")
+                    .replace("81000", "00000")
+            ),
+            []
+        );
         assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Hidden);
     }
 
     /// Check that this machine's vDSO is a whole ELF image with code.
     #[test]
     fn own_vdso() {
-        assert!(!ElfFacts::from_image(&vdso().unwrap().image).unwrap().segments.is_empty());
+        assert!(
+            !ElfFacts::from_image(&vdso().unwrap().image)
+                .unwrap()
+                .segments
+                .is_empty()
+        );
     }
 }

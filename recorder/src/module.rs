@@ -15,7 +15,7 @@ use crate::process::Mapping;
 
 /// Number of a module, for the whole recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ModuleNumber(pub u32);
+pub(crate) struct ModuleNumber(pub(crate) u32);
 
 /// What tells two modules apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ enum Identity {
 
 /// All modules met so far.
 #[derive(Debug)]
-pub struct Modules {
+pub(crate) struct Modules {
     page_size: u32,
     modules: Vec<Module>,
     by_identity: HashMap<Identity, ModuleNumber>,
@@ -42,17 +42,22 @@ pub struct Modules {
 
 impl Modules {
     /// None yet. `page_size` in bytes.
-    pub fn new(page_size: u32) -> Self {
-        Self { page_size, modules: Vec::new(), by_identity: HashMap::new(), by_file: HashMap::new() }
+    pub(crate) fn new(page_size: u32) -> Self {
+        Self {
+            page_size,
+            modules: Vec::new(),
+            by_identity: HashMap::new(),
+            by_file: HashMap::new(),
+        }
     }
 
     /// The module of that number.
-    pub fn get(&self, number: ModuleNumber) -> Option<&Module> {
+    pub(crate) fn get(&self, number: ModuleNumber) -> Option<&Module> {
         self.modules.get(usize::try_from(number.0).ok()?)
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Module> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Module> {
         self.modules.iter()
     }
 
@@ -65,7 +70,7 @@ impl Modules {
     }
 
     /// The module that process `pid` has mapped here. Reads the file's headers the first time.
-    pub fn of_mapping(&mut self, pid: u32, mapping: &Mapping) -> ModuleNumber {
+    pub(crate) fn of_mapping(&mut self, pid: u32, mapping: &Mapping) -> ModuleNumber {
         let path = &mapping.path;
         if **path == *b"[vdso]" {
             return self.add(Identity::Vdso, || Module {
@@ -82,8 +87,10 @@ impl Modules {
                 ..Module::default()
             });
         }
-        if let Some(number) =
-            mapping.build_id.as_ref().and_then(|id| self.by_identity.get(&Identity::BuildId(id.clone())))
+        if let Some(number) = mapping
+            .build_id
+            .as_ref()
+            .and_then(|id| self.by_identity.get(&Identity::BuildId(id.clone())))
         {
             return *number;
         }
@@ -102,7 +109,9 @@ impl Modules {
     }
 
     fn of_file(&mut self, pid: u32, mapping: &Mapping) -> ModuleNumber {
-        let file = proc_fs::open_mapped(pid, &mapping.addresses, &mapping.path, |file| is_mapped(file, mapping));
+        let file = proc_fs::open_mapped(pid, &mapping.addresses, &mapping.path, |file| {
+            is_mapped(file, mapping)
+        });
         let facts = file.as_ref().and_then(ElfFacts::read).unwrap_or_default();
         let build_id = mapping.build_id.clone().or(facts.build_id);
         let content_hash = match (&build_id, &file) {
@@ -128,10 +137,12 @@ impl Modules {
     }
 
     /// The module of a file that only its build ID and path are known of.
-    pub fn of_build_id(&mut self, build_id: BuildId, path: &str) -> ModuleNumber {
+    pub(crate) fn of_build_id(&mut self, build_id: BuildId, path: &str) -> ModuleNumber {
         let page_size = self.page_size;
         let facts = File::open(path).ok().as_ref().and_then(ElfFacts::read);
-        let facts = facts.filter(|facts| facts.build_id.as_ref() == Some(&build_id)).unwrap_or_default();
+        let facts = facts
+            .filter(|facts| facts.build_id.as_ref() == Some(&build_id))
+            .unwrap_or_default();
         self.add(Identity::BuildId(build_id.clone()), || Module {
             kind: ModuleKind::Elf,
             class: facts.class,
@@ -145,7 +156,7 @@ impl Modules {
     }
 
     /// The kernel proper.
-    pub fn of_kernel(&mut self, kernel: &KernelMap) -> ModuleNumber {
+    pub(crate) fn of_kernel(&mut self, kernel: &KernelMap) -> ModuleNumber {
         self.add(Identity::Kernel, || Module {
             kind: ModuleKind::Kernel,
             build_id: kernel.build_id.clone(),
@@ -155,7 +166,7 @@ impl Modules {
     }
 
     /// A kernel module, by its number in `kernel`.
-    pub fn of_kernel_module(&mut self, kernel: &KernelMap, number: usize) -> ModuleNumber {
+    pub(crate) fn of_kernel_module(&mut self, kernel: &KernelMap, number: usize) -> ModuleNumber {
         self.add(Identity::KernelModule(number), || {
             let module = kernel.modules().nth(number).cloned().unwrap_or_default();
             Module {
@@ -168,7 +179,7 @@ impl Modules {
     }
 
     /// A BPF program, by its name.
-    pub fn of_bpf_program(&mut self, name: &str) -> ModuleNumber {
+    pub(crate) fn of_bpf_program(&mut self, name: &str) -> ModuleNumber {
         self.add(Identity::BpfProgram(name.to_owned()), || Module {
             kind: ModuleKind::BpfProgram,
             path: name.to_owned(),
@@ -179,7 +190,10 @@ impl Modules {
 
 /// Memory that no file is behind: `[heap]`, `//anon`, `[uprobes]`, nothing.
 fn is_anonymous(path: &[u8]) -> bool {
-    !path.starts_with(b"/") || path.starts_with(b"//") || path.starts_with(b"/dev/zero") || path.starts_with(b"/SYSV")
+    !path.starts_with(b"/")
+        || path.starts_with(b"//")
+        || path.starts_with(b"/dev/zero")
+        || path.starts_with(b"/SYSV")
 }
 
 /// Whether a file found at a mapping's path is the one that is mapped: by build ID, else by device and inode.
@@ -189,6 +203,7 @@ fn is_mapped(file: &File, mapping: &Mapping) -> bool {
     }
     let (major, minor, inode) = mapping.file;
     file.metadata().is_ok_and(|meta| {
-        meta.ino() == inode && (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())) == (major, minor)
+        meta.ino() == inode
+            && (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())) == (major, minor)
     })
 }

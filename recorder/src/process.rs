@@ -14,21 +14,21 @@ const PAST_NS: u64 = 2_000_000_000;
 
 /// An executable mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// Addresses.
-    pub addresses: Range<u64>,
+    pub(crate) addresses: Range<u64>,
     /// File offset of the first address.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// `PROT_*` bits.
-    pub protection: u32,
+    pub(crate) protection: u32,
     /// Major and minor device number, inode; all 0 where not known.
-    pub file: (u32, u32, u64),
+    pub(crate) file: (u32, u32, u64),
     /// Path as the kernel gives it.
-    pub path: Rc<[u8]>,
+    pub(crate) path: Rc<[u8]>,
     /// Build ID, where the side-band told it.
-    pub build_id: Option<BuildId>,
+    pub(crate) build_id: Option<BuildId>,
     /// When it was made; 0: before the recording.
-    pub since_ns: u64,
+    pub(crate) since_ns: u64,
 }
 
 impl Mapping {
@@ -59,11 +59,11 @@ impl Mapping {
 
 /// One program in one process: a fork and an exec each begin another.
 #[derive(Clone, Debug, Default)]
-pub struct Program {
+pub(crate) struct Program {
     /// Number that no other program of the recording has.
-    pub number: u32,
+    pub(crate) number: u32,
     /// When it began; 0: before the recording.
-    pub since_ns: u64,
+    pub(crate) since_ns: u64,
     /// What is mapped now, by first address.
     mappings: BTreeMap<u64, Rc<Mapping>>,
     /// What was, with the time until which.
@@ -77,19 +77,36 @@ pub struct Program {
 impl Program {
     fn map(&mut self, mapping: Mapping, time_ns: u64) {
         let Range { start, end } = mapping.addresses;
-        let before = self.mappings.range(..start).next_back().filter(|(_, old)| old.addresses.end > start);
-        let covered: Vec<u64> =
-            before.into_iter().chain(self.mappings.range(start..end)).map(|(&start, _)| start).collect();
-        for old in covered.into_iter().filter_map(|start| self.mappings.remove(&start)) {
+        let before = self
+            .mappings
+            .range(..start)
+            .next_back()
+            .filter(|(_, old)| old.addresses.end > start);
+        let covered: Vec<u64> = before
+            .into_iter()
+            .chain(self.mappings.range(start..end))
+            .map(|(&start, _)| start)
+            .collect();
+        for old in covered {
+            let Some(old) = self.mappings.remove(&old) else {
+                continue;
+            };
             // What sticks out at either side stays mapped.
             if old.addresses.start < start {
-                let left = Mapping { addresses: old.addresses.start..start, ..(*old).clone() };
+                let left = Mapping {
+                    addresses: old.addresses.start..start,
+                    ..(*old).clone()
+                };
                 self.mappings.insert(left.addresses.start, Rc::new(left));
             }
             if old.addresses.end > end {
                 let shift = end - old.addresses.start;
                 let offset = old.offset.wrapping_add(shift);
-                let right = Mapping { addresses: end..old.addresses.end, offset, ..(*old).clone() };
+                let right = Mapping {
+                    addresses: end..old.addresses.end,
+                    offset,
+                    ..(*old).clone()
+                };
                 self.mappings.insert(end, Rc::new(right));
             }
             self.past.push_back((time_ns, old));
@@ -100,23 +117,38 @@ impl Program {
     }
 
     /// The mapping that held `address` at `time_ns`.
-    pub fn mapping(&self, address: u64, time_ns: u64) -> Option<&Rc<Mapping>> {
+    pub(crate) fn mapping(&self, address: u64, time_ns: u64) -> Option<&Rc<Mapping>> {
         let holds = |mapping: &&Rc<Mapping>| mapping.addresses.contains(&address);
-        let now = self.mappings.range(..=address).next_back().map(|(_, mapping)| mapping).filter(holds);
+        let now = self
+            .mappings
+            .range(..=address)
+            .next_back()
+            .map(|(_, mapping)| mapping)
+            .filter(holds);
         if time_ns >= self.changed_ns {
             return now;
         }
-        let then = |(until, mapping): &&(u64, Rc<Mapping>)| *until > time_ns && mapping.addresses.contains(&address);
-        self.past.iter().find(then).map(|(_, mapping)| mapping).or(now)
+        let then = |(until, mapping): &&(u64, Rc<Mapping>)| {
+            *until > time_ns && mapping.addresses.contains(&address)
+        };
+        self.past
+            .iter()
+            .find(then)
+            .map(|(_, mapping)| mapping)
+            .or(now)
     }
 
     /// A number that stands for what is mapped; `None` at a time before the last change.
-    pub fn version(&self, time_ns: u64) -> Option<u32> {
+    pub(crate) fn version(&self, time_ns: u64) -> Option<u32> {
         (time_ns >= self.changed_ns).then_some(self.version)
     }
 
     fn forget(&mut self, before_ns: u64) {
-        while self.past.front().is_some_and(|(until, _)| *until < before_ns) {
+        while self
+            .past
+            .front()
+            .is_some_and(|(until, _)| *until < before_ns)
+        {
             self.past.pop_front();
         }
     }
@@ -124,66 +156,78 @@ impl Program {
 
 /// A process.
 #[derive(Clone, Debug, Default)]
-pub struct Process {
+pub(crate) struct Process {
     /// Parent's process ID.
-    pub parent: u32,
+    pub(crate) parent: u32,
     /// Process ID in its own namespace, 0 while not known.
-    pub namespace_pid: u32,
+    pub(crate) namespace_pid: u32,
     /// Start, in nanoseconds; 0 where not known.
-    pub start_ns: u64,
+    pub(crate) start_ns: u64,
     /// Name of the main thread.
-    pub comm: Vec<u8>,
+    pub(crate) comm: Vec<u8>,
     /// Path of its cgroup.
-    pub cgroup: String,
+    pub(crate) cgroup: String,
     /// When these facts last changed.
-    pub since_ns: u64,
+    pub(crate) since_ns: u64,
     /// Counts changes of these facts.
-    pub version: u32,
+    pub(crate) version: u32,
     /// Its programs, the present one last. Never empty.
     programs: Vec<Program>,
+    sampled: bool,
     exited_ns: Option<u64>,
 }
 
 impl Process {
     /// The program that ran at `time_ns`.
-    pub fn program(&self, time_ns: u64) -> Option<&Program> {
-        self.programs.iter().rev().find(|program| program.since_ns <= time_ns).or_else(|| self.programs.first())
+    pub(crate) fn program(&self, time_ns: u64) -> Option<&Program> {
+        self.programs
+            .iter()
+            .rev()
+            .find(|program| program.since_ns <= time_ns)
+            .or_else(|| self.programs.first())
     }
 }
 
 /// A thread's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Thread {
+pub(crate) struct Thread {
     /// Process ID.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// Start, in nanoseconds; 0 where not known.
-    pub start_ns: u64,
+    pub(crate) start_ns: u64,
     /// Name.
-    pub comm: Vec<u8>,
+    pub(crate) comm: Vec<u8>,
     /// When these facts last changed.
-    pub since_ns: u64,
+    pub(crate) since_ns: u64,
     /// Counts changes of these facts.
-    pub version: u32,
+    pub(crate) version: u32,
+    sampled: bool,
     exited_ns: Option<u64>,
 }
 
 /// All processes that have been told of or asked for.
 #[derive(Debug, Default)]
-pub struct Processes {
+pub(crate) struct Processes {
     processes: HashMap<u32, Process>,
     threads: HashMap<u32, Thread>,
     /// Ended processes and threads in the order of their ends.
     ended: VecDeque<(u64, u32)>,
     programs: u32,
+    sampled: (u64, u64),
 }
 
 impl Processes {
     /// Take in what the side-band told.
-    pub fn apply(&mut self, event: SideBandEvent) {
+    pub(crate) fn apply(&mut self, event: SideBandEvent) {
         let time = event.time_ns;
         match event.change {
             Change::Mapped(new) => self.map(new, time),
-            Change::Named { pid, tid, exec, name } => self.name(pid, tid, exec, &name, time),
+            Change::Named {
+                pid,
+                tid,
+                exec,
+                name,
+            } => self.name(pid, tid, exec, &name, time),
             Change::Forked { pid, tid, parent } => self.fork(pid, tid, parent, time),
             Change::Exited { pid, tid } => self.exit(pid, tid, time),
             _ => {}
@@ -192,12 +236,20 @@ impl Processes {
 
     fn next_program(&mut self, since_ns: u64) -> Program {
         self.programs += 1;
-        Program { number: self.programs, since_ns, changed_ns: since_ns, ..Program::default() }
+        Program {
+            number: self.programs,
+            since_ns,
+            changed_ns: since_ns,
+            ..Program::default()
+        }
     }
 
     fn map(&mut self, new: NewMapping, time_ns: u64) {
         // Of a process that is not known yet all mappings are read when it is first asked for.
-        let program = self.processes.get_mut(&new.pid).and_then(|process| process.programs.last_mut());
+        let program = self
+            .processes
+            .get_mut(&new.pid)
+            .and_then(|process| process.programs.last_mut());
         if let Some(program) = program {
             program.map(Mapping::from_side_band(new, time_ns), time_ns);
         }
@@ -217,23 +269,48 @@ impl Processes {
             process.version += 1;
         }
         let thread = self.threads.entry(tid).or_default();
-        *thread = Thread { pid, comm: name.to_vec(), since_ns: time_ns, version: thread.version + 1, ..thread.clone() };
+        *thread = Thread {
+            pid,
+            comm: name.to_vec(),
+            since_ns: time_ns,
+            version: thread.version + 1,
+            ..thread.clone()
+        };
     }
 
     fn fork(&mut self, pid: u32, tid: u32, parent: u32, time_ns: u64) {
         let from = if pid == parent { pid } else { parent };
-        let comm = self.processes.get(&from).map(|process| process.comm.clone()).unwrap_or_default();
+        let comm = self
+            .processes
+            .get(&from)
+            .map(|process| process.comm.clone())
+            .unwrap_or_default();
         let version = self.threads.get(&tid).map_or(0, |old| old.version + 1);
-        let thread = Thread { pid, start_ns: time_ns, comm, since_ns: time_ns, version, exited_ns: None };
+        let thread = Thread {
+            pid,
+            start_ns: time_ns,
+            comm,
+            since_ns: time_ns,
+            version,
+            ..Thread::default()
+        };
         self.threads.insert(tid, thread);
         if pid == parent {
             return;
         }
         // A child of an unknown parent is read when it is first asked for.
-        let Some(model) = self.processes.get(&parent) else { return };
+        let Some(model) = self.processes.get(&parent) else {
+            return;
+        };
         let (comm, cgroup) = (model.comm.clone(), model.cgroup.clone());
-        let mappings = model.program(time_ns).map(|program| program.mappings.clone()).unwrap_or_default();
-        let program = Program { mappings, ..self.next_program(time_ns) };
+        let mappings = model
+            .program(time_ns)
+            .map(|program| program.mappings.clone())
+            .unwrap_or_default();
+        let program = Program {
+            mappings,
+            ..self.next_program(time_ns)
+        };
         let old = self.processes.remove(&pid).unwrap_or_default();
         let mut programs = old.programs; // of an ended process of the same PID: asked for up to its end
         programs.push(program);
@@ -264,13 +341,19 @@ impl Processes {
     }
 
     /// The process, read from `/proc` when it is not known.
-    pub fn process(&mut self, pid: u32) -> &Process {
-        if self.processes.get(&pid).is_none_or(|process| process.programs.is_empty()) {
+    pub(crate) fn process(&mut self, pid: u32) -> &Process {
+        if self
+            .processes
+            .get(&pid)
+            .is_none_or(|process| process.programs.is_empty())
+        {
             let process = self.read(pid);
             self.processes.insert(pid, process);
         }
         // SANITY: just inserted, where it was not there
-        self.processes.get_mut(&pid).expect("a process that was just read")
+        self.processes
+            .get_mut(&pid)
+            .expect("a process that was just read")
     }
 
     fn read(&mut self, pid: u32) -> Process {
@@ -291,8 +374,14 @@ impl Processes {
     }
 
     /// Complete a process that only the side-band told of by what `/proc` knows, if it still lives.
-    pub fn complete(&mut self, pid: u32) {
-        let Some(process) = self.processes.get_mut(&pid).filter(|process| process.namespace_pid == 0) else { return };
+    pub(crate) fn complete(&mut self, pid: u32) {
+        let Some(process) = self
+            .processes
+            .get_mut(&pid)
+            .filter(|process| process.namespace_pid == 0)
+        else {
+            return;
+        };
         match ProcessFacts::read(pid) {
             Ok(facts) => {
                 process.namespace_pid = facts.namespace_pid;
@@ -304,53 +393,84 @@ impl Processes {
     }
 
     /// The thread, read from `/proc` when it is not known.
-    pub fn thread(&mut self, pid: u32, tid: u32) -> &Thread {
+    pub(crate) fn thread(&mut self, pid: u32, tid: u32) -> &Thread {
         self.threads.entry(tid).or_insert_with(|| {
             let comm = proc_fs::thread_name(pid, tid).unwrap_or_default();
-            Thread { pid, comm, ..Thread::default() }
+            Thread {
+                pid,
+                comm,
+                ..Thread::default()
+            }
         })
     }
 
+    /// Count a process and thread with samples, each once.
+    pub(crate) fn mark_sampled(&mut self, pid: u32, tid: u32) {
+        if let Some(process) = self
+            .processes
+            .get_mut(&pid)
+            .filter(|process| !process.sampled)
+        {
+            process.sampled = true;
+            self.sampled.0 += 1;
+        }
+        if let Some(thread) = self.threads.get_mut(&tid).filter(|thread| !thread.sampled) {
+            thread.sampled = true;
+            self.sampled.1 += 1;
+        }
+    }
+
+    /// Processes and threads with samples, up to now.
+    pub(crate) fn sampled(&self) -> (u64, u64) {
+        self.sampled
+    }
+
     /// Read all that runs now.
-    pub fn read_all(&mut self) {
+    pub(crate) fn read_all(&mut self) {
         for pid in proc_fs::pids() {
             self.process(pid);
         }
     }
 
     /// Events were lost: what lives is read anew when it is next asked for.
-    pub fn distrust(&mut self) {
-        self.processes.retain(|_, process| process.exited_ns.is_some());
+    pub(crate) fn distrust(&mut self) {
+        self.processes
+            .retain(|_, process| process.exited_ns.is_some());
         self.threads.retain(|_, thread| thread.exited_ns.is_some());
     }
 
     /// Nothing before `time_ns` will be asked for any more.
-    pub fn forget(&mut self, time_ns: u64) {
+    pub(crate) fn forget(&mut self, time_ns: u64) {
         let before = time_ns.saturating_sub(PAST_NS);
         while let Some(&(ended, tid)) = self.ended.front().filter(|(ended, _)| *ended < before) {
             self.ended.pop_front();
-            if self.threads.get(&tid).is_some_and(|thread| thread.exited_ns == Some(ended)) {
+            if self
+                .threads
+                .get(&tid)
+                .is_some_and(|thread| thread.exited_ns == Some(ended))
+            {
                 self.threads.remove(&tid);
             }
-            if self.processes.get(&tid).is_some_and(|process| process.exited_ns == Some(ended)) {
+            if self
+                .processes
+                .get(&tid)
+                .is_some_and(|process| process.exited_ns == Some(ended))
+            {
                 self.processes.remove(&tid);
             }
         }
         for process in self.processes.values_mut() {
-            let present = process.programs.iter().rposition(|program| program.since_ns < before).unwrap_or(0);
+            let present = process
+                .programs
+                .iter()
+                .rposition(|program| program.since_ns < before)
+                .unwrap_or(0);
             process.programs.drain(..present);
-            process.programs.iter_mut().for_each(|program| program.forget(before));
+            process
+                .programs
+                .iter_mut()
+                .for_each(|program| program.forget(before));
         }
-    }
-
-    /// Processes known.
-    pub fn len(&self) -> usize {
-        self.processes.len()
-    }
-
-    /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
-        self.processes.is_empty()
     }
 }
 
@@ -365,15 +485,28 @@ mod tests {
     }
 
     fn mapped(start: u64, end: u64, path: &str) -> Change {
-        Change::Mapped(NewMapping { pid: PID, addresses: start..end, path: path.into(), ..NewMapping::default() })
+        Change::Mapped(NewMapping {
+            pid: PID,
+            addresses: start..end,
+            path: path.into(),
+            ..NewMapping::default()
+        })
     }
 
     fn exec(name: &str) -> Change {
-        Change::Named { pid: PID, tid: PID, exec: true, name: name.into() }
+        Change::Named {
+            pid: PID,
+            tid: PID,
+            exec: true,
+            name: name.into(),
+        }
     }
 
     fn path_at(processes: &mut Processes, pid: u32, address: u64, time_ns: u64) -> Option<String> {
-        let mapping = processes.process(pid).program(time_ns)?.mapping(address, time_ns)?;
+        let mapping = processes
+            .process(pid)
+            .program(time_ns)?
+            .mapping(address, time_ns)?;
         Some(String::from_utf8_lossy(&mapping.path).into_owned())
     }
 
@@ -401,7 +534,10 @@ mod tests {
         assert_eq!(path_at(&mut processes, PID, 0x1800, 20).unwrap(), "/old");
         let process = processes.process(PID);
         let right = process.program(20).unwrap().mapping(0x3800, 20).unwrap();
-        assert_eq!((right.addresses.clone(), right.offset), (0x3000..0x4000, 0x2000));
+        assert_eq!(
+            (right.addresses.clone(), right.offset),
+            (0x3000..0x4000, 0x2000)
+        );
     }
 
     /// Check that a child has its parent's mappings until it maps its own, and a reused PID not those of the dead.
@@ -411,11 +547,31 @@ mod tests {
         let mut processes = Processes::default();
         processes.apply(event(10, exec("a")));
         processes.apply(event(11, mapped(0x1000, 0x2000, "/a")));
-        processes.apply(event(12, Change::Forked { pid: child, tid: child, parent: PID }));
+        processes.apply(event(
+            12,
+            Change::Forked {
+                pid: child,
+                tid: child,
+                parent: PID,
+            },
+        ));
         assert_eq!(path_at(&mut processes, child, 0x1800, 12).unwrap(), "/a");
-        processes.apply(event(13, Change::Exited { pid: child, tid: child }));
+        processes.apply(event(
+            13,
+            Change::Exited {
+                pid: child,
+                tid: child,
+            },
+        ));
         processes.apply(event(14, mapped(0x1000, 0x2000, "/b")));
-        processes.apply(event(15, Change::Forked { pid: child, tid: child, parent: PID }));
+        processes.apply(event(
+            15,
+            Change::Forked {
+                pid: child,
+                tid: child,
+                parent: PID,
+            },
+        ));
         assert_eq!(path_at(&mut processes, child, 0x1800, 12).unwrap(), "/a");
         assert_eq!(path_at(&mut processes, child, 0x1800, 15).unwrap(), "/b");
     }
@@ -427,8 +583,8 @@ mod tests {
         processes.apply(event(10, exec("a")));
         processes.apply(event(20, Change::Exited { pid: PID, tid: PID }));
         processes.forget(20 + PAST_NS);
-        assert_eq!(processes.len(), 1);
+        assert_eq!(processes.processes.len(), 1);
         processes.forget(21 + PAST_NS);
-        assert_eq!((processes.len(), processes.threads.len()), (0, 0));
+        assert_eq!((processes.processes.len(), processes.threads.len()), (0, 0));
     }
 }

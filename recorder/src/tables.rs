@@ -14,28 +14,28 @@ const MAX_NODES: usize = 512 << 10;
 /// Frames after which an epoch is full.
 const MAX_FRAMES: usize = 128 << 10;
 /// No parent: the outermost frame.
-pub const ROOT: u32 = u32::MAX;
+pub(crate) const ROOT: u32 = u32::MAX;
 
 /// One code address, with the module by its number for the whole recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FrameRow {
+pub(crate) struct FrameRow {
     /// Leaf or caller, user or kernel.
-    pub kind: FrameKind,
+    pub(crate) kind: FrameKind,
     /// Raw user address, or 0.
-    pub address: Addr,
+    pub(crate) address: Addr,
     /// Module, where one is known.
-    pub module: Option<ModuleNumber>,
+    pub(crate) module: Option<ModuleNumber>,
     /// Offset in the module.
-    pub offset: FileOffset,
+    pub(crate) offset: FileOffset,
 }
 
 /// Whose stack it is: the same addresses mean other code elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Space {
+pub(crate) struct Space {
     /// Number of the program, 0 for the kernel.
-    pub program: u32,
+    pub(crate) program: u32,
     /// Version of its mappings.
-    pub version: u32,
+    pub(crate) version: u32,
 }
 
 /// A whole stack, remembered under the hash of its addresses.
@@ -48,7 +48,7 @@ struct Known {
 
 /// The tables.
 #[derive(Debug, Default)]
-pub struct Tables {
+pub(crate) struct Tables {
     hasher: FixedState,
     frames: Vec<FrameRow>,
     /// The addresses themselves, of kernel frames too: only to compare, never written.
@@ -61,26 +61,28 @@ pub struct Tables {
 
 /// A row of a table, and whether it is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     /// Its index in the epoch.
-    pub index: u32,
+    pub(crate) index: u32,
     /// It was just added.
-    pub is_new: bool,
+    pub(crate) is_new: bool,
 }
 
 impl Tables {
     /// Whether the next epoch should start.
-    pub fn is_full(&self) -> bool {
-        self.nodes.len() >= MAX_NODES || self.frames.len() >= MAX_FRAMES || self.stacks.len() >= MAX_NODES
+    pub(crate) fn is_full(&self) -> bool {
+        self.nodes.len() >= MAX_NODES
+            || self.frames.len() >= MAX_FRAMES
+            || self.stacks.len() >= MAX_NODES
     }
 
     /// Hash of a stack.
-    pub fn hash(&self, space: Space, addresses: &Addresses<'_>) -> u64 {
+    pub(crate) fn hash(&self, space: Space, addresses: &Addresses<'_>) -> u64 {
         self.hasher.hash_one((space, addresses.as_bytes()))
     }
 
     /// The stack with these addresses in this space, if the epoch has it: all of it is compared.
-    pub fn find(&self, hash: u64, space: Space, addresses: &Addresses<'_>) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u64, space: Space, addresses: &Addresses<'_>) -> Option<u32> {
         let same = |known: &Known| {
             known.hash == hash && known.space == space && self.is_stack(known.leaf, addresses)
         };
@@ -90,7 +92,9 @@ impl Tables {
     /// Whether the stack that ends at `node` has these addresses, leaf first.
     fn is_stack(&self, mut node: u32, addresses: &Addresses<'_>) -> bool {
         for address in addresses.iter() {
-            let Some(&(parent, frame)) = self.nodes.get(node as usize) else { return false };
+            let Some(&(parent, frame)) = self.nodes.get(node as usize) else {
+                return false;
+            };
             if self.raw.get(frame as usize) != Some(&address) {
                 return false;
             }
@@ -100,17 +104,24 @@ impl Tables {
     }
 
     /// Remember a stack just put together.
-    pub fn remember(&mut self, hash: u64, space: Space, leaf: u32) {
-        self.stacks.insert_unique(hash, Known { hash, space, leaf }, |known| known.hash);
+    pub(crate) fn remember(&mut self, hash: u64, space: Space, leaf: u32) {
+        self.stacks
+            .insert_unique(hash, Known { hash, space, leaf }, |known| known.hash);
     }
 
     /// The frame's row. `raw` is its address in memory, which tells frames apart but is not part of the row.
-    pub fn frame(&mut self, row: FrameRow, raw: u64) -> Row {
+    pub(crate) fn frame(&mut self, row: FrameRow, raw: u64) -> Row {
         let hash = self.hasher.hash_one((row, raw));
         let (frames, raws, hasher) = (&self.frames, &self.raw, &self.hasher);
         let content = |index: u32| (frames.get(index as usize), raws.get(index as usize));
-        if let Some(&index) = self.frame_index.find(hash, |&index| content(index) == (Some(&row), Some(&raw))) {
-            return Row { index, is_new: false };
+        if let Some(&index) = self
+            .frame_index
+            .find(hash, |&index| content(index) == (Some(&row), Some(&raw)))
+        {
+            return Row {
+                index,
+                is_new: false,
+            };
         }
         let index = next_index(self.frames.len());
         let rehash = |&index: &u32| match content(index) {
@@ -120,26 +131,39 @@ impl Tables {
         self.frame_index.insert_unique(hash, index, rehash);
         self.frames.push(row);
         self.raw.push(raw);
-        Row { index, is_new: true }
+        Row {
+            index,
+            is_new: true,
+        }
     }
 
     /// The node of `frame` under `parent`.
-    pub fn node(&mut self, parent: u32, frame: u32) -> Row {
+    pub(crate) fn node(&mut self, parent: u32, frame: u32) -> Row {
         let hash = self.hasher.hash_one((parent, frame));
         let (nodes, hasher) = (&self.nodes, &self.hasher);
         let is_same = |&index: &u32| nodes.get(index as usize) == Some(&(parent, frame));
         if let Some(&index) = self.node_index.find(hash, is_same) {
-            return Row { index, is_new: false };
+            return Row {
+                index,
+                is_new: false,
+            };
         }
         let index = next_index(self.nodes.len());
-        let rehash = |&index: &u32| nodes.get(index as usize).map_or(0, |node| hasher.hash_one(node));
+        let rehash = |&index: &u32| {
+            nodes
+                .get(index as usize)
+                .map_or(0, |node| hasher.hash_one(node))
+        };
         self.node_index.insert_unique(hash, index, rehash);
         self.nodes.push((parent, frame));
-        Row { index, is_new: true }
+        Row {
+            index,
+            is_new: true,
+        }
     }
 
     /// The rows of a stack, outermost first, with their raw addresses.
-    pub fn rows(&self, mut node: u32) -> Vec<(FrameRow, u64)> {
+    pub(crate) fn rows(&self, mut node: u32) -> Vec<(FrameRow, u64)> {
         let mut rows = Vec::new();
         while let Some(&(parent, frame)) = self.nodes.get(node as usize) {
             let index = frame as usize;
@@ -164,7 +188,12 @@ mod tests {
 
     fn frame(address: u64) -> FrameRow {
         let kind = FrameKind::UserCaller;
-        FrameRow { kind, address: Addr(address), module: None, offset: FileOffset(address) }
+        FrameRow {
+            kind,
+            address: Addr(address),
+            module: None,
+            offset: FileOffset(address),
+        }
     }
 
     fn stack(tables: &mut Tables, addresses: &[u64]) -> u32 {
@@ -191,7 +220,10 @@ mod tests {
     #[test]
     fn raw_addresses_tell_frames_apart() {
         let mut tables = Tables::default();
-        let row = FrameRow { kind: FrameKind::KernelCaller, ..frame(0) };
+        let row = FrameRow {
+            kind: FrameKind::KernelCaller,
+            ..frame(0)
+        };
         assert_ne!(tables.frame(row, 1).index, tables.frame(row, 2).index);
         assert!(!tables.frame(row, 1).is_new);
     }

@@ -18,21 +18,21 @@ const MAX_STRAYS: usize = 1024;
 
 /// Where a user address lies.
 #[derive(Clone, Debug)]
-pub struct UserPlace {
+pub(crate) struct UserPlace {
     /// Module and offset in it.
-    pub module: Option<(ModuleNumber, u64)>,
+    pub(crate) module: Option<(ModuleNumber, u64)>,
     /// The mapping that says so, unless the process itself had to be asked.
-    pub mapping: Option<Rc<Mapping>>,
+    pub(crate) mapping: Option<Rc<Mapping>>,
 }
 
 /// Processes, modules and the kernel.
-pub struct World {
+pub(crate) struct World {
     /// Processes.
-    pub processes: Processes,
+    pub(crate) processes: Processes,
     /// Modules.
-    pub modules: Modules,
+    pub(crate) modules: Modules,
     /// The kernel.
-    pub kernel: KernelMap,
+    pub(crate) kernel: KernelMap,
     normalizer: Normalizer,
     /// Answers for addresses that no mapping covers, by program and page.
     strays: HashMap<(u32, u64), Option<(ModuleNumber, u64)>>,
@@ -40,13 +40,15 @@ pub struct World {
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("modules", &self.modules).finish_non_exhaustive()
+        f.debug_struct("World")
+            .field("modules", &self.modules)
+            .finish_non_exhaustive()
     }
 }
 
 impl World {
     /// Nothing known yet but the kernel. `page_size` in bytes.
-    pub fn new(kernel: KernelMap, page_size: u32) -> Self {
+    pub(crate) fn new(kernel: KernelMap, page_size: u32) -> Self {
         Self {
             processes: Processes::default(),
             modules: Modules::new(page_size),
@@ -57,34 +59,55 @@ impl World {
     }
 
     /// The address space of process `pid` at `time_ns`; `None` for its version: at a time before its last change.
-    pub fn space(&mut self, pid: u32, time_ns: u64) -> (u32, Option<u32>) {
+    pub(crate) fn space(&mut self, pid: u32, time_ns: u64) -> (u32, Option<u32>) {
         let program = self.processes.process(pid).program(time_ns);
-        program.map_or((0, None), |program| (program.number, program.version(time_ns)))
+        program.map_or((0, None), |program| {
+            (program.number, program.version(time_ns))
+        })
     }
 
     /// The kernel's address space.
-    pub fn kernel_space(&self) -> Space {
-        Space { program: 0, version: self.kernel.version() }
+    pub(crate) fn kernel_space(&self) -> Space {
+        Space {
+            program: 0,
+            version: self.kernel.version(),
+        }
     }
 
     /// Where the user address of process `pid` lay at `time_ns`.
-    pub fn locate_user(&mut self, pid: u32, time_ns: u64, address: u64) -> UserPlace {
+    pub(crate) fn locate_user(&mut self, pid: u32, time_ns: u64, address: u64) -> UserPlace {
         let program = self.processes.process(pid).program(time_ns);
         let number = program.map_or(0, |program| program.number);
-        let Some(mapping) = program.and_then(|program| program.mapping(address, time_ns)).map(Rc::clone) else {
-            return UserPlace { module: self.locate_stray(pid, number, address), mapping: None };
+        let Some(mapping) = program
+            .and_then(|program| program.mapping(address, time_ns))
+            .map(Rc::clone)
+        else {
+            return UserPlace {
+                module: self.locate_stray(pid, number, address),
+                mapping: None,
+            };
         };
         let module = self.modules.of_mapping(pid, &mapping);
-        let in_file = address.wrapping_sub(mapping.addresses.start).wrapping_add(mapping.offset);
+        let in_file = address
+            .wrapping_sub(mapping.addresses.start)
+            .wrapping_add(mapping.offset);
         let offset = match self.modules.get(module).map(|module| module.kind) {
             Some(ModuleKind::Anonymous) => address,
             _ => in_file,
         };
-        UserPlace { module: Some((module, offset)), mapping: Some(mapping) }
+        UserPlace {
+            module: Some((module, offset)),
+            mapping: Some(mapping),
+        }
     }
 
     /// Ask the process itself about an address that the side-band told of no mapping for, once a page.
-    fn locate_stray(&mut self, pid: u32, program: u32, address: u64) -> Option<(ModuleNumber, u64)> {
+    fn locate_stray(
+        &mut self,
+        pid: u32,
+        program: u32,
+        address: u64,
+    ) -> Option<(ModuleNumber, u64)> {
         const PAGE: u64 = 4096;
         let page = address & !(PAGE - 1);
         if let Some(answer) = self.strays.get(&(program, page)) {
@@ -99,26 +122,41 @@ impl World {
     }
 
     fn normalize(&mut self, pid: u32, address: u64) -> Option<(ModuleNumber, u64)> {
-        let output = self.normalizer.normalize_user_addrs(pid.into(), &[address]).ok()?;
+        let output = self
+            .normalizer
+            .normalize_user_addrs(pid.into(), &[address])
+            .ok()?;
         let &(offset, meta) = output.outputs.first()?;
         match output.meta.get(meta)? {
             UserMeta::Elf(elf) => {
                 let build_id = BuildId::new(elf.build_id.as_deref()?)?;
-                Some((self.modules.of_build_id(build_id, &elf.path.to_string_lossy()), offset))
+                Some((
+                    self.modules
+                        .of_build_id(build_id, &elf.path.to_string_lossy()),
+                    offset,
+                ))
             }
             _ => None,
         }
     }
 
     /// The row of a kernel address.
-    pub fn kernel_row(&mut self, kind: FrameKind, address: u64) -> FrameRow {
+    pub(crate) fn kernel_row(&mut self, kind: FrameKind, address: u64) -> FrameRow {
         let (module, offset) = match self.kernel.locate(address) {
             Place::Kernel(offset) => (Some(self.modules.of_kernel(&self.kernel)), offset),
-            Place::Module(number, offset) => (Some(self.modules.of_kernel_module(&self.kernel, number)), offset),
+            Place::Module(number, offset) => (
+                Some(self.modules.of_kernel_module(&self.kernel, number)),
+                offset,
+            ),
             Place::Bpf(name, offset) => (Some(self.modules.of_bpf_program(&name)), offset),
             Place::Unknown(offset) => (None, offset),
             Place::Hidden => (None, 0),
         };
-        FrameRow { kind, address: Addr(0), module, offset: FileOffset(offset) }
+        FrameRow {
+            kind,
+            address: Addr(0),
+            module,
+            offset: FileOffset(offset),
+        }
     }
 }

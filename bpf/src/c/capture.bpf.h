@@ -2,7 +2,7 @@
 /*
  * Stack capture for any BPF program, from any context:
  *
- *	__u64 id = capture_reserve(ctx, &(struct capture_request){ .weight = 1 }, true);
+ *	__u64 id = capture_reserve(ctx, &(struct capture_request){ .weight = 1 }, CAPTURE_DEFERRED);
  *
  * gives an ID at once, to log, send or keep. The kernel half is taken here and now. The user half is taken when the
  * task returns to user space, in its own context, where page faults are allowed. Both go to user space through
@@ -77,6 +77,13 @@ extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_ta
 					 task_work_callback_t callback) __ksym __weak;
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
+
+/* When the user half is taken, and what that needs. */
+enum capture_how {
+	CAPTURE_PLAIN, /* at once: 5.8 */
+	CAPTURE_IMMEDIATE, /* at once, as deep as it goes: 5.17 */
+	CAPTURE_DEFERRED, /* on return to user space: 6.18 */
+};
 
 /* What the caller knows of the event. */
 struct capture_request {
@@ -217,7 +224,7 @@ static __noinline int take_user(struct slot *slot, __u32 tid, bool fetch, bool e
 	begin_user(&e->head, slot, tid, STATE_FAULTED);
 	/* Another stack pointer: sigreturn or ptrace put other registers there, the stack of the tick is gone. */
 	if (start_walk(&walk, task) && walk.sp == slot->sp) {
-		walk_user(&walk, e->frames, MAX_USER_FRAMES);
+		walk_user(&walk, e->frames, MAX_USER_FRAMES, false);
 		if (walk.end == WALK_FAULT && fetch)
 			return 1;
 		repair_uretprobes(task, &walk, e->frames);
@@ -318,7 +325,7 @@ share:
 }
 
 /* Take the user half at once, into the frames behind the kernel's. */
-static __always_inline void take_user_now(struct tick_event *e, struct task_struct *task)
+static __always_inline void take_user_now(struct tick_event *e, struct task_struct *task, const bool plain)
 {
 	struct walk walk = {};
 	__u32 first = e->n_kernel;
@@ -326,7 +333,7 @@ static __always_inline void take_user_now(struct tick_event *e, struct task_stru
 	e->state = STATE_FAULTED;
 	if (first > MAX_KERNEL_FRAMES || !start_walk(&walk, task))
 		return;
-	walk_user(&walk, &e->frames[first], MAX_USER_FRAMES);
+	walk_user(&walk, &e->frames[first], MAX_USER_FRAMES, plain);
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
 	e->user_depth = walk_depth(&walk);
@@ -347,32 +354,32 @@ static __always_inline void take_kernel(void *ctx, struct tick_event *e)
 }
 
 /* A thread that never runs in user space has no user half: it is complete without. */
-static __always_inline bool has_user_half(struct task_struct *task, bool deferred)
+static __always_inline bool has_user_half(struct task_struct *task, const enum capture_how how)
 {
 	__u32 flags = BPF_CORE_READ(task, flags);
 	__u32 kernel_only = PF_KTHREAD | PF_IO_WORKER;
 
-	if (deferred) /* this bit meant something else before 6.4 */
+	if (how == CAPTURE_DEFERRED) /* this bit meant something else before 6.4 */
 		kernel_only |= PF_USER_WORKER;
 	return capture_cfg.user_stacks && !(flags & kernel_only) && BPF_CORE_READ(task, mm);
 }
 
-static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, bool deferred)
+static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, const enum capture_how how)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
 
-	if (!has_user_half(task, deferred)) {
+	if (!has_user_half(task, how)) {
 		/* An exiting thread lost its memory already. */
 		if (exiting && capture_cfg.user_stacks && !(BPF_CORE_READ(task, flags) & PF_KTHREAD))
 			e->state = STATE_EXITED;
 	} else if (exiting) {
-		take_user_now(e, task);
+		take_user_now(e, task, how == CAPTURE_PLAIN);
 		e->state = STATE_EXITED;
-	} else if (!deferred) {
-		take_user_now(e, task);
+	} else if (how != CAPTURE_DEFERRED) {
+		take_user_now(e, task, how == CAPTURE_PLAIN);
 	} else if (!defer_user(cpu, e, bpf_get_current_task_btf())) {
-		take_user_now(e, task);
+		take_user_now(e, task, false);
 		e->state = STATE_SCHEDULE_FAILED;
 	}
 	if (e->state == STATE_COMPLETE && e->flags & TICK_KERNEL_CUT)
@@ -395,7 +402,7 @@ static __always_inline void send_tick(struct cpu_state *cpu, struct tick_event *
 
 /* Reserve an ID and take what can be taken at `level`, which is ours. */
 static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 level,
-					const struct capture_request *request, bool deferred)
+					const struct capture_request *request, const enum capture_how how)
 {
 	__u32 key = level; /* a copy: the verifier forgets what it knows of a variable whose address was taken */
 	struct tick_event *e = bpf_map_lookup_elem(&tick_scratch, &key);
@@ -419,23 +426,24 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	e->n_user = 0;
 	e->pad = 0;
 	take_kernel(ctx, e);
-	take_user_half(cpu, e, deferred);
+	take_user_half(cpu, e, how);
 	send_tick(cpu, e);
 	return e->id;
 }
 
 /*
- * Reserve an ID for the current task's stack; 0 when the program is nested too deep (counted). `deferred` is a
- * constant: programs with it load from 6.18 on only.
+ * Reserve an ID for the current task's stack; 0 when the program is nested too deep (counted). `how` is a constant: it
+ * decides from which kernel on the program loads.
  */
-static __always_inline __u64 capture_reserve(void *ctx, const struct capture_request *request, const bool deferred)
+static __always_inline __u64 capture_reserve(void *ctx, const struct capture_request *request,
+					     const enum capture_how how)
 {
 	struct cpu_state *cpu;
 	__u32 level = 0;
 	__u64 id = 0;
 
 	/* Programs of perf events and tracepoints cannot be preempted; those of uprobes can. */
-	if (deferred)
+	if (how == CAPTURE_DEFERRED)
 		bpf_preempt_disable();
 	cpu = this_cpu_state();
 	if (!cpu)
@@ -447,14 +455,14 @@ static __always_inline __u64 capture_reserve(void *ctx, const struct capture_req
 	}
 	if (level < LEVELS) {
 		cpu->busy[level] = 1;
-		id = reserve_at(ctx, cpu, level, request, deferred);
+		id = reserve_at(ctx, cpu, level, request, how);
 		cpu->busy[level] = 0;
 	} else {
 		__sync_fetch_and_add(&cpu->unnumbered, 1);
 		count_loss(cpu, DROP_CONTENDED, bpf_ktime_get_ns());
 	}
 out:
-	if (deferred)
+	if (how == CAPTURE_DEFERRED)
 		bpf_preempt_enable();
 	return id;
 }

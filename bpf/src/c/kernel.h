@@ -45,14 +45,17 @@ enum { BPF_RB_AVAIL_DATA = 0 };
 /* errno of the kernel */
 #define EBUSY 16
 
-struct bpf_map;
-
 /* Opaque to programs; the kernel finds it in a map's value by this name. */
 struct bpf_task_work {
 	__u64 __opaque;
 } __attribute__((aligned(8)));
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* Whole, not only named: libbpf compares kfunc prototypes and takes a forward declaration for another kind. */
+struct bpf_map {
+	__u32 id;
+};
 
 struct mm_struct;
 

@@ -32,7 +32,7 @@ int tick_deferred(void *ctx)
 	struct capture_request request = { .weight = recorder_cfg.period };
 
 	if (wanted())
-		capture_reserve(ctx, &request, true);
+		capture_reserve(ctx, &request, CAPTURE_DEFERRED);
 	return 0;
 }
 
@@ -42,7 +42,17 @@ int tick_immediate(void *ctx)
 	struct capture_request request = { .weight = recorder_cfg.period };
 
 	if (wanted())
-		capture_reserve(ctx, &request, false);
+		capture_reserve(ctx, &request, CAPTURE_IMMEDIATE);
+	return 0;
+}
+
+SEC("perf_event")
+int tick_plain(void *ctx)
+{
+	struct capture_request request = { .weight = recorder_cfg.period };
+
+	if (wanted())
+		capture_reserve(ctx, &request, CAPTURE_PLAIN);
 	return 0;
 }
 

@@ -28,6 +28,12 @@ struct walk {
 	__u16 end;
 };
 
+/*
+ * Kernels before 5.17 have no bpf_loop() and no callbacks: there a bounded loop of this many frames, the kernel's own
+ * limit, has to do. `plain` is a constant in all that follows.
+ */
+#define PLAIN_FRAMES 127
+
 /* A step further than this asks where the stack ends, before it is believed. */
 #define FAR (64 << 10)
 /* Taken for the rest of the stack when the kernel cannot say: the usual limit. */
@@ -82,10 +88,10 @@ static long keep_bounds(struct task_struct *task, struct vm_area_struct *vma, vo
 }
 
 /* Whether a frame may lie at walk->fp: on the stack, above the stack pointer. */
-static __always_inline bool on_stack(struct walk *walk)
+static __always_inline bool on_stack(struct walk *walk, const bool plain)
 {
 	if (!walk->high) {
-		if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma))
+		if (!plain && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma))
 			bpf_find_vma(bpf_get_current_task_btf(), walk->sp, keep_bounds, walk, 0);
 		if (!walk->high)
 			walk->high = walk->sp + USUAL_STACK;
@@ -119,39 +125,44 @@ static __always_inline long read_record(struct walk *walk, __u64 record[2])
 }
 
 /* Whether walk->fp can be a frame record at all: aligned, and not below what is above it. */
-static __always_inline bool plausible(struct walk *walk, __u64 below)
+static __always_inline bool plausible(struct walk *walk, __u64 below, const bool plain)
 {
 	if (walk->fp < below || walk->fp & (walk->compat ? 3 : 7))
 		return false;
-	return walk->fp - below < FAR || on_stack(walk);
+	return walk->fp - below < FAR || on_stack(walk, plain);
 }
 
 /* Go on from the record just read. */
-static __always_inline void advance(struct walk *walk, const __u64 record[2])
+static __always_inline void advance(struct walk *walk, const __u64 record[2], const bool plain)
 {
 	__u64 fp = walk->fp;
 
 	walk->fp = record[0];
-	if (!plausible(walk, fp + 1))
+	if (!plausible(walk, fp + 1, plain))
 		walk->end = WALK_DONE;
 }
 
-/* One frame further; 1 ends the loop. */
-static long walk_step(__u32 i, void *data)
+/* One frame further, until walk->end says why not. */
+static __always_inline void step(struct walk *walk, const bool plain)
 {
-	struct walk *walk = data;
 	__u64 record[2] = {};
 
 	if (read_record(walk, record)) {
-		walk->end = on_stack(walk) ? WALK_FAULT : WALK_DONE;
-		return 1;
-	}
-	if (!record[1]) {
+		walk->end = on_stack(walk, plain) ? WALK_FAULT : WALK_DONE;
+	} else if (!record[1]) {
 		walk->end = WALK_DONE;
-		return 1;
+	} else {
+		keep(walk, record[1]);
+		advance(walk, record, plain);
 	}
-	keep(walk, record[1]);
-	advance(walk, record);
+}
+
+/* The same for bpf_loop(): 1 ends it. */
+static long walk_step(__u32 i, void *data)
+{
+	struct walk *walk = data;
+
+	step(walk, false);
 	return walk->end != WALK_ON;
 }
 
@@ -162,13 +173,13 @@ static long fetch_step(__u32 i, void *data)
 	__u64 record[2] = {};
 
 	if (read_record(walk, record) &&
-	    (!on_stack(walk) || bpf_copy_from_user(record, sizeof(record), (void *)walk->fp))) {
+	    (!on_stack(walk, false) || bpf_copy_from_user(record, sizeof(record), (void *)walk->fp))) {
 		walk->end = WALK_DONE;
 		return 1;
 	}
 	if (!record[1])
 		return 1;
-	advance(walk, record);
+	advance(walk, record, false);
 	return walk->end != WALK_ON;
 }
 
@@ -177,28 +188,35 @@ static __always_inline void fetch_stack(void)
 {
 	struct walk walk = {};
 
-	if (start_walk(&walk, bpf_get_current_task_btf()) && plausible(&walk, walk.sp))
+	if (start_walk(&walk, bpf_get_current_task_btf()) && plausible(&walk, walk.sp, false))
 		bpf_loop(MAX_WALK, fetch_step, &walk, 0);
 }
 
 /* Store the frames from the instruction itself outwards; stops at the configured number, but counts on. */
-static __always_inline void walk_user(struct walk *walk, __u64 *frames, __u32 room)
+static __always_inline void walk_user(struct walk *walk, __u64 *frames, __u32 room, const bool plain)
 {
+	int i;
+
 	walk->frames = frames;
 	walk->room = capture_cfg.max_user_frames < room ? capture_cfg.max_user_frames : room;
 	keep(walk, walk->ip);
-	if (!plausible(walk, walk->sp)) {
+	if (!plausible(walk, walk->sp, plain)) {
 		walk->end = WALK_DONE;
 		return;
 	}
-	bpf_loop(MAX_WALK, walk_step, walk, 0);
+	if (!plain) {
+		bpf_loop(MAX_WALK, walk_step, walk, 0);
+		return;
+	}
+	for (i = 1; i < PLAIN_FRAMES && walk->end == WALK_ON; i++)
+		step(walk, true);
 }
 
 static __always_inline __u8 walk_state(const struct walk *walk)
 {
 	if (walk->end == WALK_FAULT)
 		return STATE_FAULTED;
-	return walk->depth > walk->kept ? STATE_TRUNCATED : STATE_COMPLETE;
+	return walk->end == WALK_ON || walk->depth > walk->kept ? STATE_TRUNCATED : STATE_COMPLETE;
 }
 
 /* Frames that are really there, where some were not kept; ~0: more than were counted. */
