@@ -39,14 +39,14 @@ def main() -> int:
     failed = []
     for name in options.rows or ROWS:
         try:
-            row = ROWS[name](options.repeats)
+            made = ROWS[name](options.repeats)
         except Failed as failure:
             failed.append(name)
             print(f"\n{name}: FAILED: {failure}")
             continue
-        if row:
+        for row in made:
             print_row(row)
-            rows.append(row)
+        rows += made
     print(f"\nwritten to {write(rows, FOLDER, host)}")
     return 1 if failed else 0
 
