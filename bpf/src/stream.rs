@@ -29,6 +29,8 @@ pub struct Debt {
 /// What the kernel counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// The last ID reserved on each CPU and level that has any: those below it of the same CPU and level are, too.
+    pub last_ids: Vec<u64>,
     /// IDs reserved, samples without a number included.
     pub reserved: u64,
     /// Losses that did not get into the stream any more.
@@ -179,9 +181,14 @@ impl Counts {
             offset_of!(cpu_state, next),
             offset_of!(cpu_state, unnumbered),
         );
-        self.reserved += (0..levels)
-            .map(|level| word(offset_of!(cpu_state, next) + level * 8))
-            .sum::<u64>();
+        for level in 0..levels {
+            let count = word(offset_of!(cpu_state, next) + level * 8);
+            self.reserved += count;
+            if count > 0 {
+                self.last_ids
+                    .push(u64::from(cpu) << 48 | (level as u64) << 44 | count);
+            }
+        }
         self.reserved += word(offset_of!(cpu_state, unnumbered));
         for (number, reason) in [
             (0, LossReason::BufferFull),

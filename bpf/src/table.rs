@@ -2,11 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::error::Result;
 use crate::event::{Event, LossReason, State, Tick, UserHalf};
 use crate::join::Join;
 use crate::stream::Stream;
+
+/// Far more than an event takes from the reservation of its ID into the ring buffer: nothing preempts that.
+const ON_THE_WAY: Duration = Duration::from_millis(20);
 
 /// Both halves of one ID's stack, leaf first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub struct StackTable {
     join: Join<(u64, Stack), Outcome>,
     /// Highest ID taken in, by CPU and level: IDs of one CPU and level come in order.
     seen: HashMap<u64, u64>,
+    /// The last IDs that the kernel had reserved some time ago: what has not come by now was lost.
+    reserved: Option<(Instant, Vec<u64>)>,
     refused: HashSet<u64>,
     refused_count: u64,
     /// Owners that were sent by the kernel's account when the losses of user halves were last looked at.
@@ -80,6 +86,7 @@ impl StackTable {
             pending: HashSet::new(),
             join: Join::default(),
             seen: HashMap::new(),
+            reserved: None,
             refused: HashSet::new(),
             refused_count: 0,
             suspects: HashSet::new(),
@@ -95,7 +102,7 @@ impl StackTable {
         if self.losses_seen {
             self.settle_losses(stream);
         }
-        Ok(())
+        self.settle_reserved(stream)
     }
 
     /// What is known of `id` now. Does not block.
@@ -188,6 +195,27 @@ impl StackTable {
             ..stack
         };
         self.ready.insert(id, stack);
+    }
+
+    /// Count what was reserved long ago and has not come as seen, so that the last losses are told too: no later event
+    /// of their CPU may ever tell them.
+    fn settle_reserved(&mut self, stream: &Stream) -> Result<()> {
+        if let Some((since, _)) = &self.reserved
+            && since.elapsed() < ON_THE_WAY
+        {
+            return Ok(());
+        }
+        let now = (Instant::now(), stream.counts()?.last_ids);
+        for id in self
+            .reserved
+            .replace(now)
+            .map(|(_, ids)| ids)
+            .unwrap_or_default()
+        {
+            let seen = self.seen.entry(id >> 44).or_default();
+            *seen = id.max(*seen);
+        }
+        Ok(())
     }
 
     /// End what waits for user halves that the kernel sent and the ring buffer lost.

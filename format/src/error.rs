@@ -2,11 +2,13 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::result;
 
-use crate::chunk::MAX_RAW_LEN;
+use crate::chunk::{FRAME_LEN, MAX_RAW_LEN};
+use crate::header::feature_names;
 
 /// Result of this crate.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = Error> = result::Result<T, E>;
 
 /// What kept an archive from being written or opened.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +59,9 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// zstd could not be set up for reading.
+    #[error("failed to set up decompression")]
+    Decompressor(#[source] io::Error),
     /// A record is larger than a chunk may be. Nothing was written.
     #[error("a record of {len} bytes does not fit a chunk of {MAX_RAW_LEN}")]
     ChunkTooLarge {
@@ -76,7 +81,7 @@ pub enum Error {
     #[error("not a Rawstack archive")]
     NotAnArchive,
     /// The input ends within the first 64 bytes.
-    #[error("the archive's header is cut: {len} of {} bytes", crate::FRAME_LEN)]
+    #[error("the archive's header is cut: {len} of {} bytes", FRAME_LEN)]
     HeaderCut {
         /// Bytes that are there.
         len: usize,
@@ -93,7 +98,7 @@ pub enum Error {
         minor: u16,
     },
     /// The archive uses features that cannot be ignored and that this program does not know.
-    #[error("the archive needs what this program does not know: {}", crate::header::feature_names(*bits))]
+    #[error("the archive needs what this program does not know: {}", feature_names(*bits))]
     UnknownFeatures {
         /// The unknown bits of the header's `incompat` word.
         bits: u64,

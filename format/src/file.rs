@@ -1,6 +1,6 @@
 //! The file that a recording goes to: made safely, whole chunks only, synced often enough.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -106,7 +106,7 @@ impl io::Write for ArchiveFile {
 /// Remove the regular file at `path`, where there is one.
 fn remove_old(path: &Path) -> Result<()> {
     let removed = match path.symlink_metadata() {
-        Ok(meta) if meta.is_file() => std::fs::remove_file(path),
+        Ok(meta) if meta.is_file() => fs::remove_file(path),
         Ok(_) => {
             return Err(Error::NotRegular {
                 path: path.to_owned(),

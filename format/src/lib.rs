@@ -30,6 +30,6 @@ pub use file::{ArchiveFile, SYNC_INTERVAL};
 pub use header::{HEADER_LEN, Header};
 pub use index::{Index, IndexEntry};
 pub use reader::{Chunk, Reader, Selection};
+pub use v1::MAX_ROWS;
 pub use v1::bound;
-pub use v1::{MAX_ROWS, MAX_SYMBOLS};
 pub use writer::{Writer, WriterOptions};

@@ -61,8 +61,7 @@ pub struct Reader<R> {
     source: Source<R>,
     header: Header,
     selection: Selection,
-    decompressor: Decompressor<'static>,
-    raw: AlignedVec,
+    unpacker: Unpacker,
     damage: Damage,
     /// End of the last whole chunk.
     whole_end: u64,
@@ -84,17 +83,12 @@ impl<R: Read> Reader<R> {
         let header_len = header.header_len as usize;
         source.peek(header_len)?;
         source.advance(header_len);
-        let decompressor = Decompressor::new().map_err(|error| Error::Read {
-            position: source.position(),
-            source: error,
-        })?;
         Ok(Self {
             whole_end: source.position(),
             source,
             header,
             selection: Selection::All,
-            decompressor,
-            raw: AlignedVec::new(),
+            unpacker: Unpacker::default(),
             damage: Damage {
                 header_copy,
                 ..Damage::default()
@@ -178,13 +172,9 @@ impl<R: Read> Reader<R> {
         let known = info.version == v1::VERSION && info.kind.name().is_some();
         let mut record = None;
         if known && info.kind != Kind::INDEX && self.selection.has(info.kind) {
-            let raw_len = info.raw_len as usize;
-            if !compress::decompress(&mut self.decompressor, stored, raw_len, &mut self.raw) {
-                return Ok(Err(Cause::Compression));
-            }
-            match v1::decode(info.kind, &self.raw) {
+            match self.unpacker.unpack(&info, stored)? {
                 Ok(content) => record = content,
-                Err(invalid) => return Ok(Err(Cause::Content(invalid))),
+                Err(cause) => return Ok(Err(cause)),
             }
         }
         self.accept(&info, known, record.as_ref());
@@ -260,6 +250,28 @@ impl<R: Read> Reader<R> {
         self.source.peek(skip)?;
         self.source.advance(skip);
         Ok(())
+    }
+}
+
+/// Turns the stored bytes of chunks into records.
+#[derive(Default)]
+struct Unpacker {
+    /// Made when the first chunk is unpacked: it is larger than all the rest of a reader.
+    decompressor: Option<Decompressor<'static>>,
+    raw: AlignedVec,
+}
+
+impl Unpacker {
+    /// Unpack the content of a chunk of a known kind and version, or say what is wrong with it.
+    fn unpack(&mut self, info: &ChunkInfo, stored: &[u8]) -> Result<Result<Option<Record>, Cause>> {
+        let decompressor = match &mut self.decompressor {
+            Some(decompressor) => decompressor,
+            none => none.insert(Decompressor::new().map_err(Error::Decompressor)?),
+        };
+        if !compress::decompress(decompressor, stored, info.raw_len as usize, &mut self.raw) {
+            return Ok(Err(Cause::Compression));
+        }
+        Ok(v1::decode(info.kind, &self.raw).map_err(Cause::Content))
     }
 }
 

@@ -7,9 +7,7 @@ use std::mem;
 
 use rkyv::util::AlignedVec;
 
-use crate::chunk::{
-    ChunkInfo, Counters, FRAME_LEN, Frame, Kind, MAX_RAW_LEN, MAX_STORED_LEN, span_us,
-};
+use crate::chunk::{ChunkInfo, Counters, FRAME_LEN, Frame, Kind, MAX_RAW_LEN, span_us};
 use crate::compress::Compressor;
 use crate::error::{Error, Result};
 use crate::header::{HEADER_LEN, Header};
@@ -21,7 +19,8 @@ use crate::v1;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct WriterOptions {
-    /// zstd level, 1 to 19.
+    /// zstd level, 1 to 19. On columns of samples a higher one than 1 takes longer and saves
+    /// nothing.
     pub level: i32,
     /// Salt of the archive; drawn at random where `None`. Only tests give one, for the same bytes each time.
     pub salt: Option<u32>,
@@ -30,7 +29,7 @@ pub struct WriterOptions {
 impl Default for WriterOptions {
     fn default() -> Self {
         Self {
-            level: 3,
+            level: 1,
             salt: None,
         }
     }
@@ -70,7 +69,7 @@ impl<W: io::Write> Writer<W> {
             counters: Counters::default(),
             compressor,
             raw: AlignedVec::new(),
-            chunk: Vec::with_capacity(FRAME_LEN + MAX_STORED_LEN),
+            chunk: Vec::new(),
             index: Index::default(),
         })
     }
@@ -120,9 +119,8 @@ impl<W: io::Write> Writer<W> {
         counters: Counters,
     ) -> Result<ChunkInfo> {
         if self.raw.len() > MAX_RAW_LEN {
-            return Err(Error::ChunkTooLarge {
-                len: self.raw.len(),
-            });
+            let len = mem::take(&mut self.raw).len();
+            return Err(Error::ChunkTooLarge { len });
         }
         let seq = self.next_seq.ok_or(Error::TooManyChunks)?;
         self.chunk.clear();

@@ -1,1 +1,15 @@
 //! Gives raw stack traces names on another machine, later.
+//!
+//! The way through: an archive becomes a profile, the modules of the profile are looked for by build ID, their debug
+//! information and symbols name the frames, and whatever prints takes the finished profile.
+
+pub mod debug_file;
+pub mod error;
+pub mod export;
+pub mod output;
+pub mod profile;
+pub mod report;
+pub mod resolve;
+pub mod symbolize;
+pub mod symbolized;
+pub mod text;

@@ -1,6 +1,8 @@
 //! Byte strings of one chunk: one after the other, with their lengths. Nothing is shared, so that what is unpacked is
 //! never larger than the chunk.
 
+use std::vec;
+
 use rkyv::{Archive, Serialize};
 
 use super::MAX_ROWS;
@@ -51,7 +53,7 @@ impl BlobWriter {
 
 /// Gives the byte strings back in their order.
 pub(crate) struct BlobReader<'a> {
-    lengths: std::vec::IntoIter<u32>,
+    lengths: vec::IntoIter<u32>,
     rest: &'a [u8],
 }
 

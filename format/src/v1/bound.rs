@@ -8,6 +8,7 @@ use std::mem;
 
 use super::MAX_ROWS;
 use super::batch::ArchivedBatchRoot;
+use super::kernel::padding_distance;
 use crate::MAX_RAW_LEN;
 use crate::record::{
     Batch, Completion, Drop, Frame, JitMap, KernelSymbol, KernelSymbols, Mapping, Module, Process,
@@ -96,17 +97,25 @@ const PART_BASE: usize = 4096;
 impl KernelSymbols {
     /// Cut into parts that fit a chunk each, and number them. Without symbols there is one part.
     pub fn split(self) -> Vec<Self> {
+        const ROOM: usize = MAX_RAW_LEN - PART_BASE;
         let bound = |s: &KernelSymbol| 8 + 1 + 4 + 1 + 2 * BLOB + s.name.len() + s.module.len();
         let mut lists = Vec::new();
-        let mut list = Vec::new();
-        let mut room = MAX_RAW_LEN - PART_BASE;
+        let mut list: Vec<KernelSymbol> = Vec::new();
+        let (mut rows, mut room) = (0, ROOM);
         for symbol in self.symbols {
-            let needed = bound(&symbol);
-            if needed > room || list.len() == MAX_ROWS {
-                lists.push(mem::take(&mut list));
-                room = MAX_RAW_LEN - PART_BASE;
+            // A symbol and its padding take one row, and the padding was counted with the longer name.
+            if list
+                .last()
+                .is_none_or(|last| padding_distance(last, &symbol) == 0)
+            {
+                let needed = bound(&symbol);
+                if needed > room || rows == MAX_ROWS {
+                    lists.push(mem::take(&mut list));
+                    (rows, room) = (0, ROOM);
+                }
+                room = room.saturating_sub(needed);
+                rows += 1;
             }
-            room = room.saturating_sub(needed);
             list.push(symbol);
         }
         lists.push(list);

@@ -1,12 +1,10 @@
 //! Kernel symbols, kernel modules and the vDSO.
 
-use std::collections::HashMap;
-
 use rkyv::{Archive, Serialize};
 
 use super::blobs::{BlobReader, BlobWriter, Blobs};
 use super::column::{pack, pack_deltas, unpack, unpack_as, unpack_deltas};
-use super::{checked_rows, row_count};
+use super::{Map, checked_rows, row_count};
 use crate::error::Invalid;
 use crate::record::{KernelModule, KernelModules, KernelSymbol, KernelSymbols, Vdso};
 
@@ -25,6 +23,8 @@ pub(crate) struct KernelSymbolsRoot {
     pub(crate) parts: u32,
     pub(crate) modules: u32,
     pub(crate) rows: u32,
+    /// 0.
+    pub(crate) unused: u32,
     pub(crate) offset: Vec<u8>,
     pub(crate) kind: Vec<u8>,
     pub(crate) module: Vec<u8>,
@@ -53,7 +53,7 @@ pub(crate) struct VdsoRoot {
 }
 
 /// Distance in bytes at which `padding` stands before `symbol` when it is nothing but its padding; else 0.
-fn padding_distance(padding: &KernelSymbol, symbol: &KernelSymbol) -> u8 {
+pub(crate) fn padding_distance(padding: &KernelSymbol, symbol: &KernelSymbol) -> u8 {
     let named = padding
         .name
         .strip_prefix(PADDING)
@@ -78,7 +78,7 @@ pub(crate) fn encode_symbols(part: &KernelSymbols) -> Result<KernelSymbolsRoot, 
         rows.push((symbol, distance));
     }
     let mut modules: Vec<&str> = Vec::new();
-    let mut index: HashMap<&str, usize> = HashMap::new();
+    let mut index: Map<&str, usize> = Map::default();
     let module_of: Vec<u64> = rows
         .iter()
         .map(|(symbol, _)| {
@@ -102,6 +102,7 @@ pub(crate) fn encode_symbols(part: &KernelSymbols) -> Result<KernelSymbolsRoot, 
         parts: part.parts,
         modules: row_count(&modules)?,
         rows: row_count(&rows)?,
+        unused: 0,
         offset: pack_deltas(rows.iter().map(|(symbol, _)| symbol.offset)),
         kind: pack(rows.iter().map(|(symbol, _)| symbol.kind)),
         module: pack(module_of),

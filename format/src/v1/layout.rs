@@ -1,1 +1,48 @@
-//! Sizes of the archived roots, held at compile time: a change here is a new version of the format.
+//! The layout tripwire: sizes and alignments of every archived type, held at compile time. rkyv has no schema
+//! evolution, so what changes here is a new version of the kind, in a new module.
+//!
+//! Every size is the sum of the fields' sizes: nothing has padding, through which memory could leak into an archive.
+
+use super::batch::ArchivedBatchRoot;
+use super::blobs::ArchivedBlobs;
+use super::kernel::{ArchivedKernelModulesRoot, ArchivedKernelSymbolsRoot, ArchivedVdsoRoot};
+use super::pieces::{ArchivedJitMapRoot, ArchivedStackCopiesRoot};
+use super::recording::{ArchivedEndRoot, ArchivedRecordingRoot, ArchivedRunsRoot};
+use super::samples::{ArchivedCompletions, ArchivedDrops, ArchivedSamples};
+use super::stacks::{ArchivedFrames, ArchivedStacks};
+use super::tables::{ArchivedMappings, ArchivedModules, ArchivedProcesses, ArchivedThreads};
+use crate::index::{ArchivedEntryRoot, ArchivedIndexRoot};
+
+/// A relative pointer and a length.
+const VEC: usize = 8;
+
+/// Hold the size of a type, as a sum over its fields, and its alignment.
+macro_rules! layout {
+    ($($name:ident: $size:expr, $align:expr;)*) => {
+        $(const _: () = assert!(size_of::<$name>() == $size && align_of::<$name>() == $align);)*
+    };
+}
+
+layout! {
+    ArchivedBlobs: 4 + 2 * VEC, 4;
+    ArchivedProcesses: 4 + 5 * VEC, 4;
+    ArchivedThreads: 4 + 4 * VEC, 4;
+    ArchivedModules: 2 * 4 + 9 * VEC, 4;
+    ArchivedMappings: 4 + 10 * VEC, 4;
+    ArchivedFrames: 4 + 4 * VEC, 4;
+    ArchivedStacks: 4 + 2 * VEC, 4;
+    ArchivedCompletions: 4 + 5 * VEC, 4;
+    ArchivedDrops: 4 + 5 * VEC, 4;
+    ArchivedSamples: 2 * 8 + 2 * 4 + 14 * VEC, 8;
+    ArchivedBatchRoot: 4 * 4 + 44 + 36 + 80 + 84 + 20 + 36 + 20 + 44 + 44 + 136, 8;
+    ArchivedRecordingRoot: 2 * 8 + 7 * 4 + 2 * VEC + 20, 8;
+    ArchivedRunsRoot: 4 + 5 * VEC, 4;
+    ArchivedEndRoot: 11 * 8 + 2 * 4, 8;
+    ArchivedKernelSymbolsRoot: 8 + 5 * 4 + 4 * VEC + 20, 8;
+    ArchivedKernelModulesRoot: 2 * 4 + 3 * VEC + 20, 4;
+    ArchivedVdsoRoot: 4 + 20, 4;
+    ArchivedJitMapRoot: 2 * 8 + 2 * 4 + VEC, 8;
+    ArchivedStackCopiesRoot: 2 * 4 + 9 * VEC + 20, 4;
+    ArchivedEntryRoot: 3 * 8, 8;
+    ArchivedIndexRoot: 4 + VEC, 4;
+}

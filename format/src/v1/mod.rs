@@ -5,7 +5,10 @@
 //! is the checked access of rkyv, then the copy into rows with every number checked; rkyv's own deserialisation is not
 //! used.
 
-use rkyv::api::high::{HighSerializer, HighValidator};
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use rkyv::api::high::{HighSerializer, HighValidator, to_bytes_in};
 use rkyv::bytecheck::CheckBytes;
 use rkyv::rancor;
 use rkyv::ser::allocator::ArenaHandle;
@@ -20,6 +23,8 @@ mod batch;
 mod blobs;
 pub mod bound;
 mod column;
+#[cfg(test)]
+mod hostile;
 mod kernel;
 mod layout;
 mod pieces;
@@ -34,8 +39,8 @@ pub(crate) const VERSION: u8 = 1;
 /// Most rows of one table in one chunk. Columns of zeros take no bytes, so the length of a chunk does not bound them.
 pub const MAX_ROWS: usize = 1 << 16;
 
-/// Most kernel symbols that are sure to fit one part.
-pub const MAX_SYMBOLS: usize = MAX_ROWS;
+/// A hash table for small keys: seeded at random, so that no archive can choose its collisions.
+type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// Number of rows as it is stored.
 fn row_count<T>(rows: &[T]) -> Result<u32, Invalid> {
@@ -115,7 +120,7 @@ where
     T: for<'a> Serialize<HighSerializer<AlignedVec, ArenaHandle<'a>, rancor::Error>>,
 {
     raw.clear();
-    rkyv::api::high::to_bytes_in(root, raw).map_err(|_| Invalid::Layout)
+    to_bytes_in(root, raw).map_err(|_| Invalid::Layout)
 }
 
 /// Check the bytes of a root, whose integrity a checksum has shown, and look at it.

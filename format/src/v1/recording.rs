@@ -20,6 +20,8 @@ pub(crate) struct RecordingRoot {
     pub(crate) options: u32,
     pub(crate) host: u32,
     pub(crate) labels: u32,
+    /// 0.
+    pub(crate) unused: u32,
     pub(crate) period: Vec<u8>,
     pub(crate) frequency: Vec<u8>,
     pub(crate) blobs: Blobs,
@@ -73,6 +75,7 @@ pub(crate) fn encode(recording: &Recording) -> Result<RecordingRoot, Invalid> {
         options: row_count(&recording.options)?,
         host: row_count(&recording.host)?,
         labels: row_count(&recording.labels)?,
+        unused: 0,
         period: pack(recording.events.iter().map(|e| e.period)),
         frequency: pack(recording.events.iter().map(|e| e.frequency)),
         blobs: blobs.finish()?,

@@ -3,8 +3,6 @@
 //! A sample is predicted from the one before it on the same CPU. What each column holds was chosen by measurement: see
 //! FORMAT.md, "What a sample costs".
 
-use std::collections::HashMap;
-
 use rkyv::{Archive, Serialize};
 
 use super::column::{
@@ -12,7 +10,7 @@ use super::column::{
     unpack_as, unpack_deltas, unpack_deltas32,
 };
 use super::stacks::{index_code, index_of};
-use super::{checked_rows, row_count};
+use super::{Map, checked_rows, row_count};
 use crate::error::Invalid;
 use crate::id::{StackId, StackIndex};
 use crate::record::{Completion, Drop, DropReason, Sample, State};
@@ -88,7 +86,7 @@ const KERNEL_CUT: u8 = 8;
 pub(crate) fn encode_samples(samples: &[Sample]) -> Result<Samples, Invalid> {
     let period_ns = usual_period(samples);
     let weight_base = samples.iter().map(|s| s.weight).min().unwrap_or(0);
-    let mut before: HashMap<u32, Before> = HashMap::new();
+    let mut before: Map<u32, Before> = Map::default();
     let mut tasks = Tasks::default();
     let (mut ids, mut times, mut task) = (Vec::new(), Vec::new(), Vec::new());
     let mut last_time = 0;
@@ -152,7 +150,7 @@ pub(crate) fn decode_samples(a: &ArchivedSamples) -> Result<Vec<Sample>, Invalid
     let users = unpack_as(&a.user, rows)?;
     let times = unpack(&a.time, rows)?;
     let (period_ns, weight_base) = (a.period_ns.to_native(), a.weight_base.to_native());
-    let mut before: HashMap<u32, Before> = HashMap::new();
+    let mut before: Map<u32, Before> = Map::default();
     let mut last_time = 0;
     let mut samples = Vec::with_capacity(rows);
     for row in 0..rows {
@@ -195,7 +193,7 @@ pub(crate) fn decode_samples(a: &ArchivedSamples) -> Result<Vec<Sample>, Invalid
 #[derive(Default)]
 struct Tasks {
     list: Vec<(u32, u32)>,
-    index: HashMap<(u32, u32), u32>,
+    index: Map<(u32, u32), u32>,
     last: Option<((u32, u32), u32)>,
 }
 
@@ -219,7 +217,7 @@ impl Tasks {
 
 /// The median distance of two samples on one CPU, over at most 256 of them.
 fn usual_period(samples: &[Sample]) -> u64 {
-    let mut last: HashMap<u32, u64> = HashMap::new();
+    let mut last: Map<u32, u64> = Map::default();
     let mut distances: Vec<u64> = samples
         .iter()
         .filter_map(|s| Some(s.time_ns.wrapping_sub(last.insert(s.cpu, s.time_ns)?)))

@@ -1,11 +1,9 @@
 //! Frames and stack nodes as columns.
 
-use std::collections::HashMap;
-
 use rkyv::{Archive, Serialize};
 
 use super::column::{apply, difference, pack, pack_deltas32, unpack, unpack_as, unpack_deltas32};
-use super::{checked_rows, row_count};
+use super::{Map, checked_rows, row_count};
 use crate::error::Invalid;
 use crate::id::{Addr, FileOffset, FrameIndex, ModuleIndex, StackIndex};
 use crate::record::{Frame, FrameKind, StackNode};
@@ -57,7 +55,7 @@ fn bias_base(kind: FrameKind, offset: u64) -> u64 {
 }
 
 pub(crate) fn encode_frames(frames: &[Frame]) -> Result<Frames, Invalid> {
-    let mut before: HashMap<u32, Before> = HashMap::new();
+    let mut before: Map<u32, Before> = Map::default();
     let (mut offsets, mut biases) = (Vec::new(), Vec::new());
     for frame in frames {
         let known = before.entry(frame.module.0).or_default();
@@ -85,7 +83,7 @@ pub(crate) fn decode_frames(a: &ArchivedFrames) -> Result<Vec<Frame>, Invalid> {
     let modules: Vec<u32> = unpack_as(&a.module, rows)?;
     let offsets = unpack(&a.offset, rows)?;
     let biases = unpack(&a.bias, rows)?;
-    let mut before: HashMap<u32, Before> = HashMap::new();
+    let mut before: Map<u32, Before> = Map::default();
     let mut frames = Vec::with_capacity(rows);
     for row in 0..rows {
         let module = index_of(modules[row]);

@@ -1,0 +1,346 @@
+//! The command line, as typed: clap only, no work.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Look at recordings of stack traces, and give them names.
+#[derive(Debug, Parser)]
+#[command(name = "rawstack", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  rawstack record -d 10s -o web.rawstack
+  rawstack report web.rawstack --symbol-dir ./debug
+  rawstack flamegraph web.rawstack -o web.svg";
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Tell what an archive holds
+    Info(InfoArgs),
+    /// Check an archive: exit code 0 when whole, 1 when not
+    Verify(VerifyArgs),
+    /// Print the samples of an archive one by one
+    Dump(DumpArgs),
+    /// Print a table of where time goes
+    Report(ReportArgs),
+    /// Draw a flame graph
+    Flamegraph(FlamegraphArgs),
+    /// Tell for each module which files name it, and what is missing
+    Symbols(SymbolsArgs),
+    /// Name bare offsets or addresses
+    Symbolize(SymbolizeArgs),
+    /// Record with rawstack-record (see `rawstack record --help`)
+    #[command(disable_help_flag = true)]
+    Record(RecordArgs),
+}
+
+/// Where symbols come from.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Symbols")]
+pub(crate) struct SymbolArgs {
+    /// Folder with debug files: a .build-id tree, or any ELF files (repeatable)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) symbol_dir: Vec<PathBuf>,
+    /// Show inlined functions as part of their callers
+    #[arg(long)]
+    pub(crate) no_inlines: bool,
+    /// Read symbol tables only: quicker, without inlined functions and lines
+    #[arg(long)]
+    pub(crate) symbols_only: bool,
+}
+
+/// Which samples count, and what is shown of them.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct FilterArgs {
+    /// Only these processes
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// Only these threads
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) tid: Vec<u32>,
+    /// Only threads of these names
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) comm: Vec<String>,
+    /// Only processes in this control group or below it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<String>,
+    /// Only these CPUs (0,2-5)
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpu: Option<String>,
+    /// Only this event
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) event: Option<String>,
+    /// Only these runs of the command, from 0 (0,2-5)
+    #[arg(long, value_name = "LIST")]
+    pub(crate) run: Option<String>,
+    /// Only this span since the start (2s..3500ms, ..10s, 1m..)
+    #[arg(long, value_name = "FROM..TO")]
+    pub(crate) time: Option<String>,
+    /// Leave out kernel frames
+    #[arg(long)]
+    pub(crate) no_kernel: bool,
+}
+
+/// Which stacks count by the names in them.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct NameFilterArgs {
+    /// Only stacks with a frame that matches
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) focus: Option<String>,
+    /// Only stacks without a frame that matches
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) ignore: Option<String>,
+    /// Leave out frames that match
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) hide: Option<String>,
+}
+
+/// Where output goes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// File to write, - for standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// No messages but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// `rawstack info`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  rawstack info web.rawstack
+  rawstack info --json web.rawstack | jq .ids")]
+pub(crate) struct InfoArgs {
+    /// Archive
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `rawstack verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  rawstack verify web.rawstack && echo whole")]
+pub(crate) struct VerifyArgs {
+    /// Archive
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Formats of `dump`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DumpFormat {
+    /// One JSON object a line, with raw offsets
+    Json,
+    /// Text that tools made for perf script read, with names
+    PerfScript,
+}
+
+/// `rawstack dump`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  rawstack dump web.rawstack | head
+  rawstack dump --format perf-script web.rawstack | inferno-collapse-perf")]
+pub(crate) struct DumpArgs {
+    /// Archive
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "json")]
+    pub(crate) format: DumpFormat,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Selection
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// What the rows of a report are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GroupBy {
+    /// Functions
+    Function,
+    /// Source lines
+    Line,
+    /// Binaries, libraries, the kernel
+    Module,
+    /// Threads
+    Thread,
+    /// Processes
+    Process,
+    /// Control groups
+    Cgroup,
+    /// CPUs
+    Cpu,
+    /// Events
+    Event,
+}
+
+/// `rawstack report`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  rawstack report web.rawstack --symbol-dir ./debug
+  rawstack report a.rawstack b.rawstack --by line --min 1
+  rawstack report web.rawstack --focus '^parse' --json")]
+pub(crate) struct ReportArgs {
+    /// Archives
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// What a row is
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "function")]
+    pub(crate) by: GroupBy,
+    /// JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// CSV
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// Leave out rows below this share of the total
+    #[arg(long, value_name = "PERCENT", default_value = "0")]
+    pub(crate) min: f64,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Selection
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Selection by name
+    #[command(flatten)]
+    pub(crate) names: NameFilterArgs,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `rawstack flamegraph`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  rawstack flamegraph web.rawstack -o web.svg
+  rawstack flamegraph web.rawstack --comm nginx --no-kernel -o nginx.svg")]
+pub(crate) struct FlamegraphArgs {
+    /// Archives
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Title of the picture
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Leave out boxes below this share of the total
+    #[arg(long, value_name = "PERCENT", default_value = "0")]
+    pub(crate) min: f64,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Selection
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Selection by name
+    #[command(flatten)]
+    pub(crate) names: NameFilterArgs,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `rawstack symbols`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  rawstack symbols web.rawstack
+  rawstack symbols web.rawstack --symbol-dir ./debug --json")]
+pub(crate) struct SymbolsArgs {
+    /// Archive
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// One JSON object a module
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `rawstack symbolize`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Numbers are hexadecimal, with or without 0x, and are looked up as they are: take 1 off a
+return address. Without N they are read from standard input, one or more a line.
+
+EXAMPLES:
+  rawstack symbolize --file ./server 0x4a31c 0x4a377
+  rawstack symbolize --build-id 5f3a… --symbol-dir ./debug --offsets 1139 --json
+  cut -f1 addresses.txt | rawstack symbolize --file ./server")]
+pub(crate) struct SymbolizeArgs {
+    /// Build ID of the module; its file is looked for
+    #[arg(
+        long,
+        value_name = "ID",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
+    pub(crate) build_id: Option<String>,
+    /// The module's ELF file, or its debug file
+    #[arg(long, value_name = "ELF")]
+    pub(crate) file: Option<PathBuf>,
+    /// N are offsets in the file
+    #[arg(long, conflicts_with = "addresses")]
+    pub(crate) offsets: bool,
+    /// N are addresses as in the file's symbol table [default]
+    #[arg(long)]
+    pub(crate) addresses: bool,
+    /// One JSON object a number
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Numbers
+    #[arg(value_name = "N")]
+    pub(crate) numbers: Vec<String>,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `rawstack record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Arguments of rawstack-record
+    #[arg(
+        value_name = "ARGS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) args: Vec<OsString>,
+}

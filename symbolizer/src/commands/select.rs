@@ -1,0 +1,236 @@
+//! Options of selection and symbols → what the library takes; and the way from archives to a profile with names.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use rawstack_symbolizer::output;
+use rawstack_symbolizer::profile::rows::Adder;
+use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
+use rawstack_symbolizer::report::NameFilter;
+use rawstack_symbolizer::symbolize::symbolize;
+use rawstack_symbolizer::symbolized::SymbolizedProfile;
+use regex::{Regex, RegexBuilder};
+
+use super::{locator, symbolizer};
+use crate::args::{FilterArgs, NameFilterArgs, SymbolArgs};
+
+/// Memory that one regular expression may take, in bytes.
+const REGEX_SIZE: usize = 4 << 20;
+
+/// The samples that the options select.
+pub(super) fn filter(args: &FilterArgs) -> Result<Filter> {
+    let (from_ns, to_ns) = match &args.time {
+        Some(text) => span(text)?,
+        None => (None, None),
+    };
+    Ok(Filter {
+        pids: args.pid.clone(),
+        tids: args.tid.clone(),
+        comms: args.comm.clone(),
+        cgroup: args.cgroup.clone(),
+        cpus: args
+            .cpu
+            .as_deref()
+            .map(|text| ranges("cpu", text))
+            .transpose()?
+            .unwrap_or_default(),
+        event: args.event.clone(),
+        runs: args
+            .run
+            .as_deref()
+            .map(|text| ranges("run", text))
+            .transpose()?
+            .unwrap_or_default(),
+        from_ns,
+        to_ns,
+        no_kernel: args.no_kernel,
+    })
+}
+
+/// The stacks that the options select by name.
+pub(super) fn name_filter(args: &NameFilterArgs) -> Result<NameFilter> {
+    let compile = |option: &str, text: &Option<String>| -> Result<Option<Regex>> {
+        let Some(text) = text else { return Ok(None) };
+        let regex = RegexBuilder::new(text).size_limit(REGEX_SIZE).build();
+        let regex = regex.map_err(|error| {
+            let last = error
+                .to_string()
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .trim()
+                .to_owned();
+            anyhow::anyhow!(
+                "failed to read --{option} `{}`: {last}",
+                text.escape_debug()
+            )
+        })?;
+        Ok(Some(regex))
+    };
+    Ok(NameFilter {
+        focus: compile("focus", &args.focus)?,
+        ignore: compile("ignore", &args.ignore)?,
+        hide: compile("hide", &args.hide)?,
+    })
+}
+
+/// `0,2-5`.
+fn ranges(option: &str, text: &str) -> Result<Vec<RangeInclusive<u32>>> {
+    let part = |part: &str| -> Option<RangeInclusive<u32>> {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let range = from.trim().parse().ok()?..=to.trim().parse().ok()?;
+        (!range.is_empty()).then_some(range)
+    };
+    let parts: Option<Vec<_>> = text.split(',').map(part).collect();
+    parts.with_context(|| {
+        format!(
+            "failed to read --{option} `{}`: give numbers and ranges, as in 0,2-5",
+            text.escape_debug()
+        )
+    })
+}
+
+/// `FROM..TO`, either of which may be missing.
+fn span(text: &str) -> Result<(Option<u64>, Option<u64>)> {
+    let shown = text.escape_debug();
+    let Some((from, to)) = text.split_once("..") else {
+        bail!("failed to read --time `{shown}`: give FROM..TO, as in 2s..3500ms");
+    };
+    let side = |side: &str| match side.trim() {
+        "" => Ok(None),
+        side => duration(side).map(Some).with_context(|| {
+            format!("failed to read --time `{shown}`: give times as in 2s, 3500ms or 1m")
+        }),
+    };
+    Ok((side(from)?, side(to)?))
+}
+
+fn duration(text: &str) -> Option<u64> {
+    let unit_at = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(unit_at)?;
+    let scale: u32 = match unit.trim() {
+        "ns" => 0,
+        "us" => 3,
+        "ms" => 6,
+        "s" | "" => 9,
+        "m" | "min" => return number.parse::<u64>().ok()?.checked_mul(60_000_000_000),
+        "h" => return number.parse::<u64>().ok()?.checked_mul(3_600_000_000_000),
+        _ => return None,
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let whole: u64 = if whole.is_empty() && !part.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    let digits = u32::try_from(part.len())
+        .ok()
+        .filter(|&digits| digits <= scale)?;
+    let part: u64 = if part.is_empty() {
+        0
+    } else {
+        part.parse().ok()?
+    };
+    let part = part.checked_mul(10u64.checked_pow(scale - digits)?)?;
+    whole
+        .checked_mul(10u64.checked_pow(scale)?)?
+        .checked_add(part)
+}
+
+/// Read archives and add their samples up.
+pub(super) fn load(
+    files: &[PathBuf],
+    filter: &Filter,
+    by_cpu: bool,
+    quiet: bool,
+) -> Result<Profile> {
+    let mut shared = load::Shared {
+        tree: StackTree::new(false),
+        ..load::Shared::default()
+    };
+    let mut adder = Adder::new(by_cpu);
+    let bar = output::progress("reading", files.len(), quiet);
+    for path in files {
+        load::read(&mut shared, path, filter, &mut |_, sample, event| {
+            adder.add(sample, event, filter.no_kernel);
+            Ok(())
+        })?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(adder.finish(shared))
+}
+
+/// Give a profile names; says on standard error what has none, and what an archive lost.
+pub(super) fn name(profile: Profile, args: &SymbolArgs, quiet: bool) -> Result<SymbolizedProfile> {
+    let bar = output::progress("resolving", profile.tree.modules().len(), quiet);
+    let step = |resolved: bool| bar.inc(u64::from(resolved));
+    let named = symbolize(
+        profile,
+        &locator(args),
+        &symbolizer(args)?,
+        !args.no_inlines,
+        &step,
+    );
+    bar.finish_and_clear();
+    if !quiet {
+        for archive in &named.archives {
+            let problems = archive.problems();
+            if let Some(first) = problems.first() {
+                let more = problems.len() - 1;
+                let more = if more > 0 {
+                    format!(" (and {more} more)")
+                } else {
+                    String::new()
+                };
+                eprintln!(
+                    "rawstack: {} is not whole: {first}{more}; see `rawstack verify`",
+                    archive.path
+                );
+            }
+        }
+        for (_, module) in named.unresolved() {
+            let missing: u64 = module.unresolved.iter().map(|(_, count)| count).sum();
+            let Some((reason, _)) = module.unresolved.iter().max_by_key(|(_, count)| *count) else {
+                continue;
+            };
+            let (path, frames) = (&module.path, module.frames);
+            eprintln!(
+                "rawstack: {path}: {missing} of {frames} addresses have no name: {}",
+                reason.explanation()
+            );
+        }
+    }
+    Ok(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check times with each unit, with fractions, open spans, and what is refused.
+    #[test]
+    fn spans() {
+        assert_eq!(
+            span("2s..3500ms").unwrap(),
+            (Some(2_000_000_000), Some(3_500_000_000))
+        );
+        assert_eq!(span("..1.5s").unwrap(), (None, Some(1_500_000_000)));
+        assert_eq!(span("1m..").unwrap(), (Some(60_000_000_000), None));
+        for refused in ["5s", "x..2s", "1.5ns..", "99999999999h..", "1..2y", ".."] {
+            assert_eq!(span(refused).is_err(), refused != "..", "{refused}");
+        }
+    }
+
+    /// Check lists of numbers and ranges, and what is refused.
+    #[test]
+    fn number_ranges() {
+        assert_eq!(ranges("cpu", "0,2-5").unwrap(), [0..=0, 2..=5]);
+        for refused in ["", "a", "3-1", "1,,2", "-1"] {
+            assert!(ranges("cpu", refused).is_err(), "{refused}");
+        }
+    }
+}

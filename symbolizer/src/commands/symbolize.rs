@@ -1,0 +1,192 @@
+//! `rawstack symbolize`: names for bare numbers.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use rawstack_format::id::{BuildId, FileOffset};
+use rawstack_format::record::Module;
+use rawstack_symbolizer::debug_file::elf::ElfFile;
+use rawstack_symbolizer::debug_file::locate::{FoundBy, Locator, ModuleFiles};
+use rawstack_symbolizer::export::symbolized::{NamedNumber, write_json, write_text};
+use rawstack_symbolizer::output;
+use rawstack_symbolizer::resolve::file_offset::{Svma, to_offset, to_svma};
+use rawstack_symbolizer::resolve::{KernelSymbolTable, Query};
+
+use super::{locator, symbolizer};
+use crate::args::SymbolizeArgs;
+
+/// Numbers that are resolved together; a longer input is worked on in pieces.
+const BATCH: usize = 1 << 20;
+
+/// Name the numbers.
+pub(crate) fn run(args: &SymbolizeArgs) -> Result<ExitCode> {
+    let (module, files) = find_module(args)?;
+    let mut out = output::open(args.output.output.as_deref())?;
+    if !args.numbers.is_empty() {
+        let numbers = args
+            .numbers
+            .iter()
+            .map(|text| parse(text))
+            .collect::<Result<Vec<_>>>()?;
+        name(args, &module, &files, &numbers, &mut *out)?;
+    } else {
+        let mut input = String::new();
+        io::stdin()
+            .lock()
+            .read_to_string(&mut input)
+            .context("failed to read numbers from standard input")?;
+        let mut words = input.split_whitespace();
+        loop {
+            let numbers = words
+                .by_ref()
+                .take(BATCH)
+                .map(parse)
+                .collect::<Result<Vec<_>>>()?;
+            if numbers.is_empty() {
+                break;
+            }
+            name(args, &module, &files, &numbers, &mut *out)?;
+        }
+    }
+    out.flush().context("failed to write the output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse(text: &str) -> Result<u64> {
+    let digits = text
+        .strip_prefix("0x")
+        .or_else(|| text.strip_prefix("0X"))
+        .unwrap_or(text);
+    u64::from_str_radix(digits, 16).with_context(|| {
+        let shown: String = text.chars().take(32).filter(|c| !c.is_control()).collect();
+        format!("failed to read number `{shown}`: give hexadecimal digits, with or without 0x")
+    })
+}
+
+/// The module that the options name, and its files.
+fn find_module(args: &SymbolizeArgs) -> Result<(Module, ModuleFiles)> {
+    let locator = locator(&args.symbols);
+    if let Some(path) = &args.file {
+        return given_file(path, &locator);
+    }
+    let text = args.build_id.as_deref().unwrap_or_default();
+    let build_id = BuildId::from_hex(text).with_context(|| {
+        format!(
+            "failed to read --build-id `{}`: give hexadecimal digits",
+            text.escape_debug()
+        )
+    })?;
+    let mut module = Module {
+        build_id: Some(build_id),
+        page_size: 4096,
+        ..Module::default()
+    };
+    let files = locator.locate(&module);
+    if files.files.is_empty() {
+        bail!("failed to find a file with build ID {text}: name a folder with --symbol-dir");
+    }
+    if args.offsets && files.code().is_none() {
+        bail!(
+            "failed to place offsets in build ID {text}: only its debug file was found, which has no segment table; name a folder with the binary with --symbol-dir, or give --addresses"
+        );
+    }
+    if let Some(code) = files.code() {
+        module.segments.clone_from(&code.segments);
+    }
+    Ok((module, files))
+}
+
+fn given_file(path: &Path, locator: &Locator) -> Result<(Module, ModuleFiles)> {
+    let file = ElfFile::open(path)?;
+    let module = Module {
+        build_id: file.build_id.clone(),
+        class: file.class,
+        machine: file.machine,
+        page_size: 4096,
+        path: path.display().to_string(),
+        segments: file.segments.clone(),
+        ..Module::default()
+    };
+    let whole = file.has_dwarf() && file.has_symtab();
+    let mut files = ModuleFiles::default();
+    files.files.push((FoundBy::Given, file));
+    if !whole && module.build_id.is_some() {
+        files.files.extend(locator.locate(&module).files);
+    }
+    Ok((module, files))
+}
+
+fn name(
+    args: &SymbolizeArgs,
+    module: &Module,
+    files: &ModuleFiles,
+    numbers: &[u64],
+    out: &mut dyn Write,
+) -> Result<()> {
+    // Addresses need no segments: one that maps all of them to themselves keeps a debug file's lie about offsets out.
+    let identity = rawstack_format::record::Segment {
+        file_size: u64::MAX,
+        flags: 1,
+        ..Default::default()
+    };
+    let looked_up = if args.offsets {
+        module.clone()
+    } else {
+        Module {
+            segments: vec![identity],
+            ..module.clone()
+        }
+    };
+    let mut offsets: Vec<FileOffset> = numbers.iter().map(|&number| FileOffset(number)).collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    let kernel = KernelSymbolTable::default();
+    let query = [Query {
+        module: &looked_up,
+        files,
+        offsets: &offsets,
+        kernel: &kernel,
+    }];
+    let (symbols, answered) = symbolizer(&args.symbols)?.resolve(&query, &|| ());
+    let answers = answered
+        .first()
+        .map(|module| module.answers.as_slice())
+        .unwrap_or_default();
+    for &number in numbers {
+        let Some(answer) = offsets
+            .binary_search(&FileOffset(number))
+            .ok()
+            .and_then(|place| answers.get(place))
+        else {
+            continue;
+        };
+        let (offset, address) = if args.offsets {
+            (
+                Some(number),
+                to_svma(&module.segments, FileOffset(number), module.page_size).map(|svma| svma.0),
+            )
+        } else {
+            (
+                to_offset(&module.segments, Svma(number)).map(|offset| offset.0),
+                Some(number),
+            )
+        };
+        let named = NamedNumber {
+            module,
+            number,
+            offset,
+            address,
+            answer,
+            symbols: &symbols,
+        };
+        let inlines = !args.symbols.no_inlines;
+        if args.json {
+            write_json(&named, inlines, out)?
+        } else {
+            write_text(&named, inlines, out)?
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! `rawstack symbols`.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::slice;
+
+use anyhow::{Context, Result};
+use rawstack_symbolizer::output;
+use rawstack_symbolizer::profile::Filter;
+use rawstack_symbolizer::report::symbols;
+
+use super::select;
+use crate::args::SymbolsArgs;
+
+/// Tell what was found for each module.
+pub(crate) fn run(args: &SymbolsArgs) -> Result<ExitCode> {
+    let profile = select::load(
+        slice::from_ref(&args.file),
+        &Filter::default(),
+        false,
+        args.output.quiet,
+    )?;
+    let named = select::name(profile, &args.symbols, true)?;
+    let mut out = output::open(args.output.output.as_deref())?;
+    if args.json {
+        symbols::write_json(&named, &mut *out)?;
+    } else {
+        symbols::write_text(&named, &mut *out)?;
+    }
+    out.flush().context("failed to write the output")?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,77 @@
+//! Bytes of a file: mapped where the file is a regular one, owned where they come from elsewhere. The only unsafe code.
+#![allow(unsafe_code, reason = "mapping a file into memory is unsafe by nature")]
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+/// Read-only bytes of a file or of an image kept in an archive.
+pub struct FileBytes(Inner);
+
+enum Inner {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl FileBytes {
+    /// Map the regular file at `path`; anything else (device, pipe, directory) is refused before it is opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let found = path.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
+        }
+        if found.len() == 0 {
+            return Ok(Self(Inner::Owned(Vec::new())));
+        }
+        let file = File::open(path)?;
+        // SAFETY: the map is private and read-only, and nobody gets it as anything but bytes, every value of which
+        // is valid. A program that truncates the file meanwhile kills this process with SIGBUS, as it would with
+        // any mapped debug file; nothing is written and no memory is confused.
+        let map = unsafe { Mmap::map(&file)? };
+        Ok(Self(Inner::Mapped(map)))
+    }
+}
+
+impl From<Vec<u8>> for FileBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Inner::Owned(bytes))
+    }
+}
+
+impl Deref for FileBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Inner::Mapped(map) => map,
+            Inner::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Debug for FileBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileBytes({} bytes)", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a directory and a device are refused and an empty file is not.
+    #[test]
+    fn only_regular_files() {
+        assert!(FileBytes::open(Path::new("/")).is_err());
+        assert!(FileBytes::open(Path::new("/dev/zero")).is_err());
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        assert!(FileBytes::open(empty.path()).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,60 @@
+//! Errors of the library: what failed, on which file, why. What cannot be resolved is data and never an error.
+
+use std::io;
+use std::path::PathBuf;
+
+use rayon::ThreadPoolBuildError;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be opened or mapped.
+    #[error("failed to open {}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is no ELF file, or its headers are damaged.
+    #[error("failed to read {}: not an ELF file, or its headers are damaged", path.display())]
+    NotElf {
+        /// The file.
+        path: PathBuf,
+    },
+    /// An archive could not be read.
+    #[error("failed to read {}", path.display())]
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rawstack_format::Error,
+    },
+    /// Threads could not be started.
+    #[error("failed to start worker threads; free memory or raise the limit of processes")]
+    Threads {
+        /// Why.
+        #[source]
+        source: ThreadPoolBuildError,
+    },
+    /// There is no sample to draw.
+    #[error(
+        "failed to draw: no sample is selected; look at `rawstack info` and at the selecting options"
+    )]
+    NothingToDraw,
+    /// Output could not be written.
+    #[error("failed to write the output")]
+    Write(#[from] io::Error),
+    /// JSON output could not be written.
+    #[error("failed to write the output")]
+    Json(#[from] serde_json::Error),
+    /// CSV output could not be written.
+    #[error("failed to write the output")]
+    Csv(#[from] csv::Error),
+}

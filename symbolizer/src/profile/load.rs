@@ -1,0 +1,277 @@
+//! Archive → samples with their stacks, names and outcomes: a stream that holds one epoch's tables.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use rawstack_format::Reader;
+use rawstack_format::record::{Batch, Record, Recording, Vdso};
+
+use super::facts::{FactsTable, ThreadFacts};
+use super::filter::Filter;
+use super::pending::{JoinQueue, Joined};
+use super::rows::EventFacts;
+use super::summary::Summary;
+use super::tables::EpochTables;
+use super::tree::StackTree;
+use crate::error::{Error, Result};
+use crate::resolve::KernelSymbolTable;
+
+/// vDSO images that are kept of one archive; a machine has one or two.
+const MAX_VDSOS: usize = 8;
+/// Events that are told apart.
+const MAX_EVENTS: usize = 4096;
+
+/// What all archives of one command share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Each archive's own facts.
+    pub archives: Vec<Summary>,
+    /// Modules, frames and stacks.
+    pub tree: StackTree,
+    /// Threads.
+    pub facts: FactsTable,
+    /// Events.
+    pub events: Vec<EventFacts>,
+    /// Kernel symbols of each archive.
+    pub kernels: Vec<KernelSymbolTable>,
+    /// vDSO images, each with the number of its archive.
+    pub vdsos: Vec<(u32, Vdso)>,
+}
+
+/// Called with each selected sample, in the order of the archive, and the index of its event in [`Shared::events`].
+pub type EachSample<'f> = dyn FnMut(&Shared, &Joined, u32) -> Result<()> + 'f;
+
+/// Read the archive at `path` (`-`: standard input) to its end.
+///
+/// Samples come in the order of their batches, within a batch by time. One whose user half is still to come holds up
+/// those behind it until its completion is read, in bounded memory.
+pub fn read(
+    shared: &mut Shared,
+    path: &Path,
+    filter: &Filter,
+    each: &mut EachSample<'_>,
+) -> Result<()> {
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let open = |source| Error::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(open)?;
+        if file.metadata().map_err(open)?.is_dir() {
+            return Err(open(io::Error::from(io::ErrorKind::IsADirectory)));
+        }
+        Box::new(file)
+    };
+    let number = u32::try_from(shared.archives.len()).unwrap_or(u32::MAX);
+    shared
+        .archives
+        .push(Summary::new(path.display().to_string()));
+    shared.kernels.push(KernelSymbolTable::default());
+    shared.facts.next_archive();
+    let mut archive = Archive {
+        number,
+        shared,
+        filter,
+        tables: EpochTables::default(),
+        queue: JoinQueue::default(),
+        events: Vec::new(),
+        threads: Vec::new(),
+    };
+    archive.read(path, BufReader::with_capacity(1 << 17, input), each)
+}
+
+/// One archive while it is read.
+struct Archive<'s> {
+    number: u32,
+    shared: &'s mut Shared,
+    filter: &'s Filter,
+    tables: EpochTables,
+    queue: JoinQueue,
+    /// For each of the recording's events its index among all, and whether it is selected.
+    events: Vec<(u32, bool)>,
+    /// Whether threads are selected, by ID, as far as asked.
+    threads: Vec<Option<bool>>,
+}
+
+impl Archive<'_> {
+    fn read(&mut self, path: &Path, input: impl Read, each: &mut EachSample<'_>) -> Result<()> {
+        let failed = |source| Error::Archive {
+            path: path.to_owned(),
+            source,
+        };
+        let mut reader = Reader::new(input).map_err(failed)?;
+        let format = (reader.header().major, reader.header().minor);
+        self.summary().format = format;
+        while let Some(chunk) = reader.next().map_err(failed)? {
+            let end = chunk.info.position.saturating_add(chunk.info.len_in_file());
+            let summary = self.summary();
+            summary.counters = chunk.info.counters;
+            summary.bytes = summary.bytes.max(end);
+            if let Some(record) = chunk.record {
+                self.take(record);
+                self.give(false, each)?;
+            }
+        }
+        self.give(true, each)?;
+        let (lost, orphans, overtaken) =
+            (self.tables.lost, self.queue.orphans, self.queue.overtaken);
+        let tail = reader.damage().tail_bytes;
+        let summary = self.summary();
+        summary.lost_references = lost;
+        summary.orphan_completions = orphans;
+        summary.overtaken = overtaken;
+        summary.bytes = summary.bytes.saturating_add(tail);
+        summary.finish(reader.damage());
+        if let Some(kernel) = self.shared.kernels.last_mut() {
+            kernel.finish();
+        }
+        Ok(())
+    }
+
+    fn summary(&mut self) -> &mut Summary {
+        let index = self.shared.archives.len() - 1;
+        &mut self.shared.archives[index]
+    }
+
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Recording(recording) => self.recording(recording),
+            Record::KernelSymbols(part) => {
+                if let Some(kernel) = self.shared.kernels.last_mut() {
+                    kernel.extend(part.symbols);
+                }
+            }
+            Record::KernelModules(part) => self.summary().kernel_modules.extend(part.modules),
+            Record::Vdso(vdso) => {
+                let image = (self.number, vdso);
+                let mine = self
+                    .shared
+                    .vdsos
+                    .iter()
+                    .filter(|(archive, _)| *archive == image.0);
+                if mine.count() < MAX_VDSOS && !self.shared.vdsos.contains(&image) {
+                    self.shared.vdsos.push(image);
+                }
+            }
+            Record::Batch(batch) => self.batch(batch),
+            Record::Runs(runs) => self.summary().runs = runs,
+            Record::End(end) => self.summary().end = Some(end),
+            // JIT symbols and copied stacks are not used yet.
+            _ => {}
+        }
+    }
+
+    fn recording(&mut self, recording: Recording) {
+        for event in recording
+            .events
+            .iter()
+            .take(MAX_EVENTS)
+            .skip(self.events.len())
+        {
+            let facts = EventFacts {
+                name: event.name.clone(),
+                unit: event.unit.clone(),
+            };
+            self.add_event(facts);
+        }
+        self.summary().recording.get_or_insert(recording);
+    }
+
+    fn add_event(&mut self, facts: EventFacts) -> (u32, bool) {
+        let selected = self.filter.has_event(&facts.name);
+        let events = &mut self.shared.events;
+        let index = events
+            .iter()
+            .position(|held| *held == facts)
+            .unwrap_or_else(|| {
+                events.push(facts);
+                events.len() - 1
+            });
+        let event = (u32::try_from(index).unwrap_or(0), selected);
+        self.events.push(event);
+        event
+    }
+
+    /// The event that samples call `index`; one whose row is lost gets a name of its number.
+    fn event(&mut self, index: u32) -> (u32, bool) {
+        let index = (index as usize).min(MAX_EVENTS);
+        while self.events.len() <= index {
+            let name = format!("event-{}", self.events.len());
+            self.add_event(EventFacts {
+                name,
+                unit: "samples".to_owned(),
+            });
+        }
+        self.events.get(index).copied().unwrap_or((0, false))
+    }
+
+    fn batch(&mut self, mut batch: Batch) {
+        let number = self.number;
+        self.tables.take(number, &batch, &mut self.shared.tree);
+        batch
+            .processes
+            .iter()
+            .for_each(|row| self.shared.facts.add_process(row));
+        batch
+            .threads
+            .iter()
+            .for_each(|row| self.shared.facts.add_thread(row));
+        batch
+            .samples
+            .sort_by_key(|row| (row.time_ns, row.cpu, row.id));
+        for row in &batch.samples {
+            let tree = &mut self.shared.tree;
+            let kernel = self.tables.node(row.kernel, tree);
+            let user = self.tables.node(row.user, tree);
+            let thread = self.shared.facts.at(number, row.pid, row.tid, row.time_ns);
+            self.queue.push(Joined {
+                row: *row,
+                kernel,
+                user,
+                thread,
+            });
+        }
+        for completion in &batch.completions {
+            let user = self.tables.node(completion.user, &mut self.shared.tree);
+            self.queue.complete(completion, user);
+        }
+        batch
+            .drops
+            .iter()
+            .for_each(|drop| self.summary().add_drop(drop));
+    }
+
+    /// Give out what need not wait, or everything.
+    fn give(&mut self, all: bool, each: &mut EachSample<'_>) -> Result<()> {
+        while let Some(sample) = self.queue.pop(all) {
+            self.summary().add_sample(&sample.row);
+            let (event, selected) = self.event(sample.row.event);
+            let since = sample.row.time_ns.saturating_sub(self.summary().start_ns());
+            let row = &sample.row;
+            if selected && self.filter.has(row.cpu, row.run, since) && self.has_thread(&sample) {
+                each(self.shared, &sample, event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_thread(&mut self, sample: &Joined) -> bool {
+        let index = sample.thread.0 as usize;
+        if self.threads.len() <= index {
+            self.threads.resize(index + 1, None);
+        }
+        let facts = self.shared.facts.threads();
+        let ask = || {
+            facts
+                .get(index)
+                .is_some_and(|thread: &ThreadFacts| self.filter.has_thread(thread))
+        };
+        match self.threads.get_mut(index) {
+            Some(known) => *known.get_or_insert_with(ask),
+            None => false,
+        }
+    }
+}

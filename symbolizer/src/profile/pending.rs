@@ -1,0 +1,168 @@
+//! Samples whose user half comes later: joined with their completion, in bounded memory.
+
+use std::collections::VecDeque;
+
+use foldhash::HashMap;
+use rawstack_format::id::StackId;
+use rawstack_format::record::{Completion, Sample, State};
+
+use super::facts::ThreadId;
+use super::tree::NodeId;
+
+/// Samples that wait at most; then the oldest goes on without its user half.
+const MAX_WAITING: usize = 1 << 20;
+
+/// A sample with its stacks in the tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Joined {
+    /// The row as recorded; its state is the final one where its completion was met.
+    pub row: Sample,
+    /// Kernel half.
+    pub kernel: NodeId,
+    /// User half.
+    pub user: NodeId,
+    /// Whose it is.
+    pub thread: ThreadId,
+}
+
+/// A queue that gives samples out in the order in which they were read, each once its outcome is known.
+#[derive(Debug, Default)]
+pub(super) struct JoinQueue {
+    samples: VecDeque<Joined>,
+    /// Number of the first sample in the queue.
+    first: u64,
+    /// Numbers of the waiting samples of each owner.
+    waiting: HashMap<StackId, Vec<u64>>,
+    waiting_count: usize,
+    /// Completions that no sample waited for.
+    pub(super) orphans: u64,
+    /// Samples that went on without their completion because too many waited.
+    pub(super) overtaken: u64,
+}
+
+impl JoinQueue {
+    /// Add a sample.
+    pub(super) fn push(&mut self, sample: Joined) {
+        let number = self.first + self.samples.len() as u64;
+        if sample.row.state == State::Pending {
+            self.waiting
+                .entry(sample.row.owner)
+                .or_default()
+                .push(number);
+            self.waiting_count += 1;
+        }
+        self.samples.push_back(sample);
+    }
+
+    /// Let a completion reach all samples with its owner.
+    pub(super) fn complete(&mut self, completion: &Completion, user: NodeId) {
+        let Some(numbers) = self.waiting.remove(&completion.owner) else {
+            self.orphans += 1;
+            return;
+        };
+        self.waiting_count = self.waiting_count.saturating_sub(numbers.len());
+        for number in numbers {
+            let place = number
+                .checked_sub(self.first)
+                .and_then(|place| usize::try_from(place).ok());
+            let Some(sample) = place.and_then(|place| self.samples.get_mut(place)) else {
+                continue;
+            };
+            let cut = sample.row.kernel_cut && completion.state == State::Complete;
+            sample.row.state = if cut {
+                State::Truncated
+            } else {
+                completion.state
+            };
+            sample.row.user_depth = completion.user_depth;
+            sample.user = user;
+        }
+    }
+
+    /// The next sample, if it need not wait; with `all` even then.
+    pub(super) fn pop(&mut self, all: bool) -> Option<Joined> {
+        let front = self.samples.front()?;
+        if front.row.state == State::Pending && self.waiting.contains_key(&front.row.owner) {
+            let full = self.samples.len() > MAX_WAITING;
+            if !all && !full {
+                return None;
+            }
+            self.overtaken += u64::from(!all);
+            let owner = front.row.owner;
+            if let Some(numbers) = self.waiting.get_mut(&owner) {
+                let before = numbers.len();
+                numbers.retain(|&number| number != self.first);
+                self.waiting_count = self.waiting_count.saturating_sub(before - numbers.len());
+                if numbers.is_empty() {
+                    self.waiting.remove(&owner);
+                }
+            }
+        }
+        self.first += 1;
+        self.samples.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(id: u64, owner: u64, state: State, kernel_cut: bool) -> Joined {
+        let row = Sample {
+            id: StackId(id),
+            owner: StackId(owner),
+            state,
+            kernel_cut,
+            ..Sample::default()
+        };
+        Joined {
+            row,
+            kernel: NodeId::NONE,
+            user: NodeId::NONE,
+            thread: ThreadId(0),
+        }
+    }
+
+    /// Check that one completion reaches every sample of its owner, that order is kept, and that a cut kernel half
+    /// makes a complete one truncated.
+    #[test]
+    fn one_completion_for_all() {
+        let mut queue = JoinQueue::default();
+        queue.push(sample(1, 1, State::Pending, false));
+        queue.push(sample(2, 2, State::Complete, false));
+        queue.push(sample(3, 1, State::Pending, true));
+        assert!(queue.pop(false).is_none());
+        let completion = Completion {
+            owner: StackId(1),
+            state: State::Complete,
+            ..Completion::default()
+        };
+        queue.complete(&completion, NodeId(9));
+        queue.complete(&completion, NodeId(9));
+        let out: Vec<_> = std::iter::from_fn(|| queue.pop(false))
+            .map(|s| (s.row.id.0, s.row.state, s.user.0))
+            .collect();
+        assert_eq!(
+            out,
+            [
+                (1, State::Complete, 9),
+                (2, State::Complete, u32::MAX),
+                (3, State::Truncated, 9)
+            ]
+        );
+        assert_eq!(queue.orphans, 1);
+    }
+
+    /// Check that what still waits at the end comes out as pending.
+    #[test]
+    fn pending_at_the_end() {
+        let mut queue = JoinQueue::default();
+        queue.push(sample(1, 1, State::Pending, false));
+        queue.push(sample(2, 1, State::Pending, false));
+        let out: Vec<_> = std::iter::from_fn(|| queue.pop(true))
+            .map(|s| s.row.state)
+            .collect();
+        assert_eq!(out, [State::Pending, State::Pending]);
+        assert!(queue.waiting.is_empty());
+    }
+}

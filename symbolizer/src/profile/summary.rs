@@ -1,0 +1,210 @@
+//! What an archive says of itself, and how whole it is.
+
+use std::collections::BTreeMap;
+
+use foldhash::HashSet;
+use rawstack_format::record::{Drop, DropReason, End, KernelModule, Recording, Run, Sample, State};
+use rawstack_format::{Counters, Damage};
+
+use super::tables::LostReferences;
+
+/// Losses for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropTotal {
+    /// How many.
+    pub count: u64,
+    /// Time of the first.
+    pub from_ns: u64,
+    /// Time of the last.
+    pub to_ns: u64,
+}
+
+/// Facts and counts of one archive.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Where it was read from.
+    pub path: String,
+    /// Version of the format.
+    pub format: (u16, u16),
+    /// The first recording row, where it was not lost.
+    pub recording: Option<Recording>,
+    /// Totals, where the recording ended by itself.
+    pub end: Option<End>,
+    /// Sample rows.
+    pub samples: u64,
+    /// IDs by state, in the order of [`State::ALL`], counted from rows and drops.
+    pub states: [u64; 8],
+    /// Losses by reason.
+    pub drops: BTreeMap<DropReason, DropTotal>,
+    /// Running totals of the last whole chunk.
+    pub counters: Counters,
+    /// Time of the last sample, completion or drop.
+    pub last_ns: u64,
+    /// Repetitions of the command.
+    pub runs: Vec<Run>,
+    /// Kernel modules that were loaded.
+    pub kernel_modules: Vec<KernelModule>,
+    /// Processes with samples.
+    pub processes: u64,
+    /// Threads with samples.
+    pub threads: u64,
+    /// Bytes of the archive.
+    pub bytes: u64,
+    /// Damage.
+    pub damage: Damage,
+    /// References that lead into lost chunks.
+    pub lost_references: LostReferences,
+    /// Completions whose samples are lost.
+    pub orphan_completions: u64,
+    /// Samples that went on without their completion because too many waited.
+    pub overtaken: u64,
+    pids: HashSet<u32>,
+    tids: HashSet<u32>,
+}
+
+impl Summary {
+    /// The summary of what is read from `path`.
+    pub(super) fn new(path: String) -> Self {
+        Self {
+            path,
+            ..Self::default()
+        }
+    }
+
+    /// Start of the recording, or of what is left of it.
+    pub fn start_ns(&self) -> u64 {
+        self.recording
+            .as_ref()
+            .map_or(0, |recording| recording.start_ns)
+    }
+
+    /// End of the recording: its own, or the last thing seen.
+    pub fn end_ns(&self) -> u64 {
+        self.end.map_or(self.last_ns, |end| end.end_ns)
+    }
+
+    /// IDs that were reserved: as the recorder counted them, or as the last chunk says.
+    pub fn reserved(&self) -> u64 {
+        self.end.map_or(self.counters.ids, |end| end.reserved)
+    }
+
+    /// All IDs that rows and drops account for.
+    pub fn accounted(&self) -> u64 {
+        self.states.iter().copied().fold(0, u64::saturating_add)
+    }
+
+    pub(super) fn add_sample(&mut self, row: &Sample) {
+        self.samples += 1;
+        self.add_state(row.state, 1);
+        self.last_ns = self.last_ns.max(row.time_ns);
+        self.pids.insert(row.pid);
+        self.tids.insert(row.tid);
+    }
+
+    pub(super) fn add_drop(&mut self, drop: &Drop) {
+        let new = DropTotal {
+            count: 0,
+            from_ns: drop.from_ns,
+            to_ns: drop.to_ns,
+        };
+        let total = self.drops.entry(drop.reason).or_insert(new);
+        total.count = total.count.saturating_add(drop.count);
+        total.from_ns = total.from_ns.min(drop.from_ns);
+        total.to_ns = total.to_ns.max(drop.to_ns);
+        self.last_ns = self.last_ns.max(drop.to_ns);
+        if drop.reason.counts_ids() {
+            self.add_state(State::Dropped, drop.count);
+        }
+    }
+
+    fn add_state(&mut self, state: State, count: u64) {
+        if let Some(total) = self.states.get_mut(state as usize) {
+            *total = total.saturating_add(count);
+        }
+    }
+
+    pub(super) fn finish(&mut self, damage: &Damage) {
+        self.damage = damage.clone();
+        self.processes = self.pids.len() as u64;
+        self.threads = self.tids.len() as u64;
+        self.pids.clear();
+        self.tids.clear();
+    }
+
+    /// Everything that is not as a whole archive should be; empty when whole.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let damage = &self.damage;
+        if damage.header_copy {
+            problems.push("one copy of the header is damaged".to_owned());
+        }
+        for gap in &damage.gaps {
+            let (bytes, cause) = (gap.end - gap.start, gap.cause.name());
+            problems.push(format!(
+                "{bytes} bytes from byte {} on are damaged or missing ({cause})",
+                gap.start
+            ));
+        }
+        if damage.gap_count > damage.gaps.len() as u64 {
+            problems.push(format!(
+                "{} more damaged pieces",
+                damage.gap_count - damage.gaps.len() as u64
+            ));
+        }
+        if damage.lost_chunks > 0 || damage.lost_ids > 0 {
+            problems.push(format!(
+                "{} chunks and {} IDs are lost",
+                damage.lost_chunks, damage.lost_ids
+            ));
+        }
+        if !damage.ended {
+            problems.push(self.kill_story());
+        }
+        let lost = self.lost_references;
+        if lost.total() > 0 {
+            let (stacks, frames, modules) = (lost.stacks, lost.frames, lost.modules);
+            problems.push(format!(
+                "references into lost chunks: {stacks} stacks, {frames} frames, {modules} modules"
+            ));
+        }
+        if self.orphan_completions > 0 {
+            problems.push(format!(
+                "{} completions belong to no sample",
+                self.orphan_completions
+            ));
+        }
+        problems.extend(self.id_problems());
+        problems
+    }
+
+    fn kill_story(&self) -> String {
+        let seconds = self.last_ns.saturating_sub(self.start_ns()) / 1_000_000;
+        let (whole, part) = (seconds / 1000, seconds % 1000);
+        format!(
+            "the recording did not end by itself: what came after {whole}.{part:03} s is missing"
+        )
+    }
+
+    /// Sums that do not fit: every reserved ID ends in one state.
+    fn id_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let (reserved, accounted) = (self.reserved(), self.accounted());
+        if let Some(end) = self.end {
+            let stated = end.states.iter().copied().fold(0, u64::saturating_add);
+            if stated != reserved {
+                problems.push(format!(
+                    "{reserved} IDs were reserved, and the states stated at the end sum to {stated}"
+                ));
+            }
+            if end.states != self.states && self.damage.lost_ids == 0 {
+                problems.push("the states stated at the end are not those of the rows".to_owned());
+            }
+        }
+        if accounted.saturating_add(self.damage.lost_ids) != reserved {
+            problems.push(format!(
+                "{reserved} IDs were reserved, and rows and drops account for {accounted}"
+            ));
+        }
+        problems
+    }
+}

@@ -1,0 +1,10 @@
+//! Tables of where time goes. Takes a finished profile and a writer.
+
+pub mod info;
+pub mod names;
+pub mod render;
+pub mod symbols;
+pub mod table;
+
+pub use names::NameFilter;
+pub use table::{GroupBy, Table, TableRow};

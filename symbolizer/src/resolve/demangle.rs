@@ -1,0 +1,120 @@
+//! Linker names → names for people: Rust (legacy and v0) and C++. Bounded in length, depth and output.
+
+use std::fmt::{self, Write};
+
+use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
+
+use crate::text::clean_bytes;
+
+/// Longest mangled name that is tried, in bytes.
+const MAX_MANGLED: usize = 1 << 16;
+/// Longest name that is made of it, in bytes: substitutions can double it with every step.
+const MAX_DEMANGLED: usize = 1 << 16;
+/// Depth of nested names; the worker threads have stacks that hold it (see [`STACK_SIZE`]).
+const MAX_DEPTH: u32 = 160;
+/// Stack that a thread needs which demangles, in bytes.
+pub(super) const STACK_SIZE: usize = 32 << 20;
+
+/// The name of `raw` for people, or `raw` itself made safe to show where it is not mangled or beyond the limits.
+pub(super) fn demangle(raw: &[u8]) -> String {
+    demangled(raw).map_or_else(|| clean_bytes(raw), |name| clean_bytes(name.as_bytes()))
+}
+
+fn demangled(raw: &[u8]) -> Option<String> {
+    if raw.len() > MAX_MANGLED {
+        return None;
+    }
+    let text = std::str::from_utf8(raw).ok()?;
+    // What the linker or compiler put behind a name (`.cold`, `.llvm.123`, `@@GLIBC_2.2`) is no part of it.
+    if !(text.starts_with("_Z") || text.starts_with("_R") || text.starts_with("__Z")) {
+        return None;
+    }
+    if let Ok(rust) = rustc_demangle::try_demangle(text) {
+        let mut out = Bounded::default();
+        return write!(out, "{rust:#}").is_ok().then_some(out.0);
+    }
+    cpp(text)
+}
+
+fn cpp(text: &str) -> Option<String> {
+    let text = text
+        .strip_prefix('_')
+        .filter(|rest| rest.starts_with("_Z"))
+        .unwrap_or(text);
+    let limits = ParseOptions::default().recursion_limit(MAX_DEPTH);
+    let symbol = Symbol::new_with_options(text, &limits).ok()?;
+    let mut out = Bounded::default();
+    let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
+    symbol.structured_demangle(&mut out, &options).ok()?;
+    (!out.0.is_empty()).then_some(out.0)
+}
+
+/// Text that refuses to grow without end.
+#[derive(Default)]
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len().saturating_add(text.len()) > MAX_DEMANGLED {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check one name of each mangling, and that what is none stays.
+    #[test]
+    fn each_mangling() {
+        assert_eq!(
+            demangle(b"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"),
+            "core::fmt::Write::write_fmt"
+        );
+        assert_eq!(
+            demangle(b"_RNvNtCs1234_7mycrate3foo3bar"),
+            "mycrate::foo::bar"
+        );
+        assert_eq!(demangle(b"_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(
+            demangle(b"_ZN3foo3barEi.cold"),
+            "foo::bar(int) [clone .cold]"
+        );
+        assert_eq!(demangle(b"main"), "main");
+        assert_eq!(demangle(b"_ZN3fo"), "_ZN3fo");
+        assert_eq!(demangle(b"bad\xff\x1bname"), "bad\u{fffd}\\u{1b}name");
+    }
+
+    /// Check that a name which doubles with every substitution, or nests without end, falls back to itself.
+    #[test]
+    fn hostile_names() {
+        let nested = format!("_Z1f{}i", "P".repeat(50_000));
+        let small_stack = std::thread::Builder::new().stack_size(STACK_SIZE);
+        let demangled = small_stack
+            .spawn(move || demangle(nested.as_bytes()))
+            .unwrap()
+            .join()
+            .unwrap();
+        assert!(demangled.starts_with("_Z1fPPP"));
+        let mut doubling = String::from("_Z1fI1aIiiE");
+        for step in 0..30 {
+            doubling.push_str(&format!("1aIS{}_S{}_E", base36(step), base36(step)));
+        }
+        doubling.push_str("Evv");
+        assert!(demangle(doubling.as_bytes()).len() <= MAX_DEMANGLED);
+    }
+
+    fn base36(number: u32) -> String {
+        if number == 0 {
+            String::new()
+        } else {
+            char::from_digit(number - 1, 36)
+                .unwrap()
+                .to_uppercase()
+                .to_string()
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! DWARF 2–5: which functions, inlined ones among them, and which source line an address belongs to.
+//!
+//! This is a batch resolver: it knows all wanted addresses of a module before it starts. They are placed into units
+//! ([`units`]), each needed unit is visited once ([`visit`]) and dropped; nothing is kept but the answers. A visit is
+//! one pass over the unit's entries ([`walk`]) and one over its line program ([`lines`]); names are looked up for
+//! what contains a wanted address only ([`names`]). Nothing recurses.
+
+mod lines;
+mod names;
+mod sections;
+mod units;
+mod visit;
+mod walk;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gimli::{EndianSlice, RunTimeEndian};
+use rayon::prelude::*;
+
+use super::file_offset::Svma;
+pub(super) use sections::DwarfSections;
+use units::Units;
+use visit::{UnitAnswers, visit};
+
+/// Reader over a section's bytes.
+type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+
+/// Units that may claim one address; more are nonsense.
+const MAX_CLAIMS: usize = 4;
+
+/// Bounds of the work on one module.
+#[derive(Debug)]
+pub(super) struct Budget {
+    deadline: Instant,
+    spent: AtomicBool,
+}
+
+impl Budget {
+    /// A budget that ends after `time`.
+    pub(super) fn new(time: Duration) -> Self {
+        Self {
+            deadline: Instant::now() + time,
+            spent: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the time is over; asked every few thousand steps.
+    fn is_spent(&self) -> bool {
+        if Instant::now() >= self.deadline {
+            self.spent.store(true, Ordering::Relaxed);
+        }
+        self.was_spent()
+    }
+
+    /// Whether work was cut short.
+    pub(super) fn was_spent(&self) -> bool {
+        self.spent.load(Ordering::Relaxed)
+    }
+}
+
+/// A function, or one inlined into another, as the debug information has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Function<'a> {
+    /// Name as the linker knows it.
+    pub(super) linkage_name: Option<&'a [u8]>,
+    /// Name as the source has it.
+    pub(super) name: Option<&'a [u8]>,
+    /// Function that this one is inlined into, as an index into [`Answers::functions`].
+    pub(super) caller: Option<u32>,
+    /// Where it is called from, when inlined.
+    pub(super) call: Place,
+}
+
+/// A place in the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Index into [`Answers::files`].
+    pub(super) file: Option<u32>,
+    /// Line, 0 where there is none.
+    pub(super) line: u32,
+    /// Column, 0 where there is none.
+    pub(super) column: u32,
+}
+
+/// What was found for one address.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Answer {
+    /// Innermost function, as an index into [`Answers::functions`].
+    pub(super) function: Option<u32>,
+    /// Source place of the instruction.
+    pub(super) place: Place,
+}
+
+impl Answer {
+    fn is_empty(&self) -> bool {
+        self.function.is_none() && self.place == Place::default()
+    }
+
+    /// Better answers are greater: one with a function, then one with a line.
+    fn rank(&self) -> (bool, bool) {
+        (self.function.is_some(), self.place != Place::default())
+    }
+}
+
+/// Answers of a whole module.
+#[derive(Debug, Default)]
+pub(super) struct Answers<'a> {
+    /// One for each wanted address, in their order.
+    pub(super) answers: Vec<Answer>,
+    /// Functions that answers refer to.
+    pub(super) functions: Vec<Function<'a>>,
+    /// Source files that answers and functions refer to.
+    pub(super) files: Vec<String>,
+}
+
+/// Resolve `wanted`, sorted addresses without repetition, with the debug information of one module.
+///
+/// `code` holds the executable ranges, sorted: what the debug information says of other addresses are left-overs of
+/// functions that the linker threw away, and ignored.
+pub(super) fn resolve<'a>(
+    sections: &'a DwarfSections<'a>,
+    code: &[std::ops::Range<u64>],
+    wanted: &[Svma],
+    budget: &Budget,
+) -> Answers<'a> {
+    let mut answers = Answers {
+        answers: vec![Answer::default(); wanted.len()],
+        ..Answers::default()
+    };
+    let units = Units::parse(sections.borrow(), code);
+    let mut tried: Vec<Vec<u32>> = vec![Vec::new(); units.len()];
+    // The quick table first; the units' own ranges for what it does not know, or was wrong about.
+    for round in [units::Source::Aranges, units::Source::UnitRanges] {
+        let open: Vec<u32> = (0u32..)
+            .zip(&answers.answers)
+            .filter(|(_, a)| a.is_empty())
+            .map(|(i, _)| i)
+            .collect();
+        if open.is_empty() || budget.is_spent() {
+            break;
+        }
+        let placed = units.place(round, &open, wanted, MAX_CLAIMS);
+        let mut work: Vec<(usize, Vec<u32>)> = Vec::new();
+        for (unit, mut indices) in placed {
+            let Some(before) = tried.get_mut(unit) else {
+                continue;
+            };
+            indices.retain(|index| before.binary_search(index).is_err());
+            if !indices.is_empty() {
+                before.extend_from_slice(&indices);
+                before.sort_unstable();
+                work.push((unit, indices));
+            }
+        }
+        // The largest first, so that no thread is left with one at the end.
+        work.sort_by_key(|&(unit, _)| (std::cmp::Reverse(units.size(unit)), unit));
+        let visited: Vec<(Vec<u32>, UnitAnswers<'a>)> = work
+            .into_par_iter()
+            .with_max_len(1)
+            .map(|(unit, indices)| {
+                let here: Vec<u64> = indices
+                    .iter()
+                    .filter_map(|&index| wanted.get(index as usize))
+                    .map(|a| a.0)
+                    .collect();
+                let found = visit(&units, unit, &here, budget).unwrap_or_default();
+                (indices, found)
+            })
+            .collect();
+        for (indices, found) in visited {
+            answers.merge(&indices, found);
+        }
+    }
+    answers
+}
+
+impl<'a> Answers<'a> {
+    /// Take over what one unit said about the addresses `indices`.
+    fn merge(&mut self, indices: &[u32], found: UnitAnswers<'a>) {
+        let (Ok(first_function), Ok(first_file)) = (
+            u32::try_from(self.functions.len()),
+            u32::try_from(self.files.len()),
+        ) else {
+            return;
+        };
+        let moved = |place: Place| Place {
+            file: place.file.map(|file| file.saturating_add(first_file)),
+            ..place
+        };
+        self.files.extend(found.files);
+        self.functions
+            .extend(found.functions.into_iter().map(|function| {
+                Function {
+                    caller: function
+                        .caller
+                        .map(|caller| caller.saturating_add(first_function)),
+                    call: moved(function.call),
+                    ..function
+                }
+            }));
+        for (&index, answer) in indices.iter().zip(found.answers) {
+            let answer = Answer {
+                function: answer
+                    .function
+                    .map(|function| function.saturating_add(first_function)),
+                place: moved(answer.place),
+            };
+            if let Some(held) = self.answers.get_mut(index as usize)
+                && answer.rank() > held.rank()
+            {
+                *held = answer;
+            }
+        }
+    }
+}

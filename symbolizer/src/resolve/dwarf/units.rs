@@ -1,0 +1,237 @@
+//! All units of a module, and which of them an address belongs to.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use gimli::{AbbreviationsCacheStrategy, DebugInfoOffset, Dwarf, Unit, UnitHeader, UnitType};
+use rayon::prelude::*;
+
+use super::Slice;
+use crate::resolve::file_offset::Svma;
+
+/// Where ranges of units are taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// `.debug_aranges`: quick, but clang leaves it out and others leave it incomplete.
+    Aranges,
+    /// The root entries of the units.
+    UnitRanges,
+}
+
+/// Ranges that one unit or table may state; beyond that it is no compiler's.
+const MAX_RANGES: usize = 1 << 22;
+/// Steps out of ranges that lie within each other.
+const MAX_OVERLAP: usize = 64;
+
+/// The units of a module.
+pub(super) struct Units<'a, 'c> {
+    pub(super) dwarf: Dwarf<Slice<'a>>,
+    code: &'c [Range<u64>],
+    headers: Vec<UnitHeader<Slice<'a>>>,
+    /// Units that others refer to, parsed when first needed.
+    referred: Vec<OnceLock<Option<Box<Unit<Slice<'a>>>>>>,
+}
+
+/// A range of addresses that a unit claims.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    start: u64,
+    end: u64,
+    unit: u32,
+}
+
+impl<'a, 'c> Units<'a, 'c> {
+    /// Go through the unit headers; what stands behind a damaged one is left out.
+    pub(super) fn parse(mut dwarf: Dwarf<Slice<'a>>, code: &'c [Range<u64>]) -> Self {
+        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+        let mut headers = Vec::new();
+        let mut rest = dwarf.units();
+        while let Ok(Some(header)) = rest.next() {
+            headers.push(header);
+        }
+        let referred = headers.iter().map(|_| OnceLock::new()).collect();
+        Self {
+            dwarf,
+            code,
+            headers,
+            referred,
+        }
+    }
+
+    /// Number of units.
+    pub(super) fn len(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Size of a unit's entries, in bytes.
+    pub(super) fn size(&self, unit: usize) -> usize {
+        self.headers.get(unit).map_or(0, UnitHeader::unit_length)
+    }
+
+    /// Parse a unit for a visit.
+    pub(super) fn open(&self, unit: usize) -> Option<Unit<Slice<'a>>> {
+        self.dwarf.unit(*self.headers.get(unit)?).ok()
+    }
+
+    /// The unit that holds `offset` and the place in it, for references across units.
+    pub(super) fn referred(&self, offset: DebugInfoOffset) -> Option<(usize, &Unit<Slice<'a>>)> {
+        let start = |header: &UnitHeader<Slice<'a>>| {
+            header
+                .debug_info_offset()
+                .map_or(usize::MAX, |start| start.0)
+        };
+        let place = self
+            .headers
+            .partition_point(|header| start(header) <= offset.0)
+            .checked_sub(1)?;
+        let unit = self
+            .referred
+            .get(place)?
+            .get_or_init(|| self.open(place).map(Box::new));
+        Some((place, unit.as_deref()?))
+    }
+
+    /// Whether `address` can hold code; what starts elsewhere was thrown away by the linker (which leaves 0, 1, -1 or -2).
+    pub(super) fn is_code(&self, address: u64) -> bool {
+        let after = self.code.partition_point(|range| range.start <= address);
+        after
+            .checked_sub(1)
+            .and_then(|place| self.code.get(place))
+            .is_some_and(|range| address < range.end)
+    }
+
+    /// For each unit that claims one of the addresses `open` (indices into `wanted`): those it claims, in order.
+    pub(super) fn place(
+        &self,
+        source: Source,
+        open: &[u32],
+        wanted: &[Svma],
+        claims: usize,
+    ) -> Vec<(usize, Vec<u32>)> {
+        let mut ranges = match source {
+            Source::Aranges => self.aranges(),
+            Source::UnitRanges => self.unit_ranges(),
+        };
+        ranges.sort_unstable();
+        ranges.dedup();
+        let outer = nest(&ranges);
+        let mut units: Vec<Vec<u32>> = vec![Vec::new(); self.len()];
+        for &index in open {
+            let Some(address) = wanted.get(index as usize) else {
+                continue;
+            };
+            for unit in claimants(&ranges, &outer, address.0).take(claims) {
+                if let Some(list) = units.get_mut(unit as usize)
+                    && list.last() != Some(&index)
+                {
+                    list.push(index);
+                }
+            }
+        }
+        units
+            .into_iter()
+            .enumerate()
+            .filter(|(_, list)| !list.is_empty())
+            .collect()
+    }
+
+    fn aranges(&self) -> Vec<Claim> {
+        let start = |header: &UnitHeader<Slice<'a>>| {
+            header
+                .debug_info_offset()
+                .map_or(usize::MAX, |start| start.0)
+        };
+        let mut claims = Vec::new();
+        let mut headers = self.dwarf.debug_aranges.headers();
+        while let Ok(Some(header)) = headers.next() {
+            let Ok(place) = self
+                .headers
+                .binary_search_by_key(&header.debug_info_offset().0, start)
+            else {
+                continue;
+            };
+            let mut entries = header.entries();
+            // An entry that overflows is skipped, its neighbours count; a fused iterator ends the loop.
+            while let Some(entry) = entries.next().transpose() {
+                if let Ok(entry) = entry {
+                    self.claim(place, entry.range(), &mut claims);
+                }
+            }
+        }
+        claims
+    }
+
+    fn unit_ranges(&self) -> Vec<Claim> {
+        let of_unit = |place: usize| {
+            let mut claims = Vec::new();
+            let header = self.headers.get(place)?;
+            if matches!(
+                header.type_(),
+                UnitType::Type { .. } | UnitType::SplitType { .. } | UnitType::Partial
+            ) {
+                return None;
+            }
+            let unit = self.open(place)?;
+            let mut ranges = self.dwarf.unit_ranges(&unit).ok()?;
+            while let Ok(Some(range)) = ranges.next() {
+                self.claim(place, range, &mut claims);
+            }
+            Some(claims)
+        };
+        (0..self.len())
+            .into_par_iter()
+            .filter_map(of_unit)
+            .flatten_iter()
+            .collect()
+    }
+
+    fn claim(&self, place: usize, range: gimli::Range, claims: &mut Vec<Claim>) {
+        if range.begin < range.end
+            && claims.len() < MAX_RANGES
+            && self.is_code(range.begin)
+            && let Ok(unit) = u32::try_from(place)
+        {
+            claims.push(Claim {
+                start: range.begin,
+                end: range.end,
+                unit,
+            });
+        }
+    }
+}
+
+/// For each range, sorted by start, the nearest one before it that reaches over its start.
+fn nest(ranges: &[Claim]) -> Vec<u32> {
+    let mut open: Vec<(u64, u32)> = Vec::new();
+    let link = |(index, range): (u32, &Claim)| {
+        while open.last().is_some_and(|&(end, _)| end <= range.start) {
+            open.pop();
+        }
+        let outer = open.last().map_or(u32::MAX, |&(_, outer)| outer);
+        open.push((range.end, index));
+        outer
+    };
+    (0u32..).zip(ranges).map(link).collect()
+}
+
+/// Units whose ranges contain `address`, the range with the nearest start first.
+fn claimants<'r>(
+    ranges: &'r [Claim],
+    outer: &'r [u32],
+    address: u64,
+) -> impl Iterator<Item = u32> + 'r {
+    let after = ranges.partition_point(|range| range.start <= address);
+    let mut next = after.checked_sub(1);
+    let chain = std::iter::from_fn(move || {
+        let index = next?;
+        next = outer
+            .get(index)
+            .filter(|&&outer| outer != u32::MAX)
+            .map(|&outer| outer as usize);
+        ranges.get(index)
+    });
+    chain
+        .take(MAX_OVERLAP)
+        .filter(move |range| address < range.end)
+        .map(|range| range.unit)
+}

@@ -1,0 +1,139 @@
+//! Offsets in modules → functions, inlined functions and source lines. Knows debug files; knows no archive chunks.
+//!
+//! [`Symbolizer`] takes all wanted offsets of all modules at once and works on them in parallel. The order of the
+//! answers, of the names and of everything else is that of the questions, whatever the threads do.
+
+mod demangle;
+mod dwarf;
+mod elf_symbols;
+pub mod file_offset;
+mod kernel;
+mod module;
+mod reason;
+mod symbols;
+pub mod trampoline;
+
+use rawstack_format::id::FileOffset;
+use rawstack_format::record::{Module, ModuleKind};
+use rayon::prelude::*;
+
+use crate::debug_file::locate::{Locator, ModuleFiles};
+use crate::error::{Error, Result};
+pub use kernel::KernelSymbolTable;
+pub use module::ResolveOptions;
+use module::{ModuleAnswer, ModuleAnswers};
+pub use reason::UnresolvedReason;
+pub use symbols::{Answer, NamedFrame, Place, Symbols};
+
+/// Resolves batches of offsets.
+#[derive(Debug)]
+pub struct Symbolizer {
+    pool: rayon::ThreadPool,
+    options: ResolveOptions,
+}
+
+/// The questions about one module.
+#[derive(Debug)]
+pub struct Query<'q> {
+    /// The module as recorded.
+    pub module: &'q Module,
+    /// Its files.
+    pub files: &'q ModuleFiles,
+    /// Offsets to look up, sorted and without repetition; `lookup_offset` has been applied.
+    pub offsets: &'q [FileOffset],
+    /// Symbols of its kernel.
+    pub kernel: &'q KernelSymbolTable,
+}
+
+/// The answers about one module.
+#[derive(Debug, Default)]
+pub struct Answered {
+    /// One for each offset.
+    pub answers: Vec<Answer>,
+    /// Whether debug information was damaged, beyond the limits or given up.
+    pub damaged: bool,
+}
+
+impl Symbolizer {
+    /// A symbolizer with threads of its own, as many as there are processors.
+    pub fn new(options: ResolveOptions) -> Result<Self> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .stack_size(demangle::STACK_SIZE)
+            .build();
+        let pool = pool.map_err(|source| Error::Threads { source })?;
+        Ok(Self { pool, options })
+    }
+
+    /// Find the files of `modules`, in parallel; `progress` is called after each.
+    pub fn locate(
+        &self,
+        locator: &Locator,
+        modules: &[&Module],
+        progress: &(dyn Fn() + Sync),
+    ) -> Vec<ModuleFiles> {
+        let locate = |module: &&Module| {
+            let found = match module.kind {
+                ModuleKind::Elf | ModuleKind::Vdso | ModuleKind::Kernel => locator.locate(module),
+                ModuleKind::KernelModule | ModuleKind::BpfProgram | ModuleKind::Anonymous => {
+                    ModuleFiles::default()
+                }
+            };
+            progress();
+            found
+        };
+        self.pool
+            .install(|| modules.par_iter().with_max_len(1).map(locate).collect())
+    }
+
+    /// Answer all `queries`; `progress` is called after each.
+    pub fn resolve(
+        &self,
+        queries: &[Query<'_>],
+        progress: &(dyn Fn() + Sync),
+    ) -> (Symbols, Vec<Answered>) {
+        let one = |query: &Query<'_>| {
+            let found = self.resolve_one(query);
+            progress();
+            found
+        };
+        self.pool.install(|| {
+            let found: Vec<ModuleAnswers> = queries.par_iter().with_max_len(1).map(one).collect();
+            let mut symbols = Symbols::default();
+            let answered = found.into_iter().map(|module| Answered {
+                answers: symbols.merge(&module),
+                damaged: module.damaged,
+            });
+            let answered = answered.collect();
+            symbols.finish();
+            (symbols, answered)
+        })
+    }
+
+    fn resolve_one(&self, query: &Query<'_>) -> ModuleAnswers {
+        let Query {
+            module,
+            files,
+            offsets,
+            kernel,
+        } = *query;
+        match module.kind {
+            ModuleKind::Elf | ModuleKind::Vdso => {
+                module::resolve_elf(module, files, offsets, self.options)
+            }
+            ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::BpfProgram => {
+                kernel::resolve_kernel(module, files, kernel, offsets, self.options)
+            }
+            ModuleKind::Anonymous => {
+                let reason = Some(UnresolvedReason::GeneratedCode);
+                let answer = ModuleAnswer {
+                    reason,
+                    ..ModuleAnswer::default()
+                };
+                ModuleAnswers {
+                    answers: vec![answer; offsets.len()],
+                    ..ModuleAnswers::default()
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! One module's addresses → functions and places: debug information first, then symbol tables.
+
+use std::cell::LazyCell;
+use std::time::Duration;
+
+use foldhash::HashMap;
+use rawstack_format::id::FileOffset;
+use rawstack_format::record::Module;
+
+use super::dwarf::{self, Budget, DwarfSections, Place};
+use super::elf_symbols::{Symbol, SymbolTable};
+use super::file_offset::{Svma, to_svma};
+use super::reason::UnresolvedReason;
+use crate::debug_file::elf::ElfFile;
+use crate::debug_file::locate::ModuleFiles;
+use crate::text::{ByteTable, StringId};
+
+/// Time for the debug information of one module; then its symbols answer for the rest.
+const MODULE_TIME: Duration = Duration::from_secs(60);
+
+/// What to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ResolveOptions {
+    /// Read DWARF; else symbol tables only.
+    pub dwarf: bool,
+}
+
+/// A function of the answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NamedFunction {
+    /// Name, in [`ModuleAnswers::names`].
+    pub(super) name: StringId,
+    /// Whether it is the source's name and not the linker's.
+    pub(super) plain: bool,
+    /// Function that it is inlined into.
+    pub(super) caller: Option<u32>,
+    /// Where it is called from then.
+    pub(super) call: Place,
+}
+
+/// The answer for one offset.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ModuleAnswer {
+    pub(super) function: Option<u32>,
+    pub(super) place: Place,
+    pub(super) svma: Option<Svma>,
+    pub(super) reason: Option<UnresolvedReason>,
+}
+
+/// All answers of a module, free of the files they came from.
+#[derive(Debug, Default)]
+pub(super) struct ModuleAnswers {
+    /// One for each offset.
+    pub(super) answers: Vec<ModuleAnswer>,
+    pub(super) functions: Vec<NamedFunction>,
+    pub(super) files: Vec<String>,
+    pub(super) names: ByteTable,
+    /// Whether debug information was damaged, beyond the limits or given up.
+    pub(super) damaged: bool,
+}
+
+/// Resolve `offsets`, sorted and without repetition, of an ELF module.
+pub(super) fn resolve_elf(
+    module: &Module,
+    files: &ModuleFiles,
+    offsets: &[FileOffset],
+    options: ResolveOptions,
+) -> ModuleAnswers {
+    let mut found = ModuleAnswers {
+        answers: translate(module, files, offsets),
+        ..ModuleAnswers::default()
+    };
+    let mut wanted: Vec<Svma> = found
+        .answers
+        .iter()
+        .filter_map(|answer| answer.svma)
+        .collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    if wanted.is_empty() || files.files.is_empty() {
+        return found;
+    }
+    if let Some(file) = files.dwarf().filter(|_| options.dwarf) {
+        match DwarfSections::load(file) {
+            Ok(sections) => found.add_dwarf(&sections, file, &wanted),
+            Err(_) => found.damaged = true,
+        }
+    }
+    found.add_symbols(files);
+    found
+}
+
+/// Offsets → addresses, by the recorded segments, else by those of a file that is not cut down to debug information.
+fn translate(module: &Module, files: &ModuleFiles, offsets: &[FileOffset]) -> Vec<ModuleAnswer> {
+    let own = files.code().map(|file| &file.segments);
+    let segments = if module.segments.is_empty() {
+        own
+    } else {
+        Some(&module.segments)
+    };
+    let reason = match segments {
+        _ if files.files.is_empty() && files.mismatch => UnresolvedReason::OtherBuild,
+        _ if files.files.is_empty() => UnresolvedReason::NoDebugFile,
+        None => UnresolvedReason::NoSegments,
+        Some(_) => UnresolvedReason::OutsideSegments,
+    };
+    let place = |&offset: &FileOffset| {
+        let svma = segments.and_then(|segments| to_svma(segments, offset, module.page_size));
+        let known = svma.is_some() && !files.files.is_empty();
+        ModuleAnswer {
+            svma,
+            reason: (!known).then_some(reason),
+            ..ModuleAnswer::default()
+        }
+    };
+    offsets.iter().map(place).collect()
+}
+
+impl ModuleAnswers {
+    fn add_dwarf(&mut self, sections: &DwarfSections<'_>, file: &ElfFile, wanted: &[Svma]) {
+        let budget = Budget::new(MODULE_TIME);
+        let code = file.code_ranges();
+        let found = dwarf::resolve(sections, &code, wanted, &budget);
+        self.damaged |= budget.was_spent();
+        self.files = found.files;
+        for function in &found.functions {
+            let name = function.linkage_name.or(function.name);
+            let row = NamedFunction {
+                name: name.map_or(StringId::NONE, |name| self.names.intern(name)),
+                plain: function.linkage_name.is_none(),
+                caller: function.caller,
+                call: function.call,
+            };
+            self.functions.push(row);
+        }
+        for answer in &mut self.answers {
+            let place = answer
+                .svma
+                .and_then(|svma| wanted.binary_search(&svma).ok());
+            if let Some(dwarf) = place.and_then(|place| found.answers.get(place)) {
+                answer.function = dwarf.function;
+                answer.place = dwarf.place;
+            }
+        }
+    }
+
+    /// Let symbols name what has no function yet, and functions whose debug information has no full name.
+    fn add_symbols(&mut self, files: &ModuleFiles) {
+        // Reading all symbols takes a while, and good debug information leaves nothing to ask them.
+        let symbols = LazyCell::new(|| SymbolTable::of(files.files.iter().map(|(_, file)| file)));
+        let mut rows: HashMap<(Svma, Svma), u32> = HashMap::default();
+        for index in 0..self.answers.len() {
+            let Some(answer) = self.answers.get(index).copied() else {
+                continue;
+            };
+            let Some(svma) = answer.svma else { continue };
+            let root = answer.function.map(|function| self.root(function));
+            let nameless = root.is_some_and(|root| self.is_nameless(root));
+            let short = root.is_some_and(|root| {
+                self.functions
+                    .get(root as usize)
+                    .is_some_and(|root| root.plain)
+            });
+            if root.is_some() && !short {
+                continue;
+            }
+            let symbol = symbols.find(svma);
+            let function = match (root, symbol) {
+                (Some(root), Some(symbol)) if nameless || self.is_short_for(root, symbol) => {
+                    self.rename(root, symbol);
+                    answer.function
+                }
+                (Some(_), _) if !nameless => answer.function,
+                (None, Some(symbol)) => Some(self.symbol_row(&mut rows, symbol)),
+                _ => None,
+            };
+            let reason = if self.damaged {
+                UnresolvedReason::DamagedDebugInfo
+            } else {
+                UnresolvedReason::NoSymbol
+            };
+            if let Some(answer) = self.answers.get_mut(index) {
+                answer.function = function;
+                answer.reason = function.is_none().then_some(reason);
+            }
+        }
+    }
+
+    /// The function that `function` was at last inlined into. Callers have smaller numbers, so this ends.
+    fn root(&self, mut function: u32) -> u32 {
+        while let Some(caller) = self
+            .functions
+            .get(function as usize)
+            .and_then(|row| row.caller)
+        {
+            if caller >= function {
+                break;
+            }
+            function = caller;
+        }
+        function
+    }
+
+    fn is_nameless(&self, function: u32) -> bool {
+        self.functions
+            .get(function as usize)
+            .is_none_or(|row| row.name == StringId::NONE)
+    }
+
+    /// Whether the symbol's mangled name is of the same function as a short name: it holds it as an identifier.
+    ///
+    /// gcc gives no linkage name to functions that only this unit can see, as templates over its lambdas are.
+    fn is_short_for(&self, function: u32, symbol: &Symbol<'_>) -> bool {
+        let mangled = symbol.name.starts_with(b"_Z") || symbol.name.starts_with(b"_R");
+        let Some(row) = self
+            .functions
+            .get(function as usize)
+            .filter(|row| mangled && row.plain)
+        else {
+            return false;
+        };
+        let short = self.names.get(row.name);
+        if short == b"operator()" {
+            return symbol.name.windows(2).any(|part| part == b"cl");
+        }
+        let length = short.iter().position(|&byte| byte == b'<');
+        let identifier = short.get(..length.unwrap_or(short.len())).unwrap_or(short);
+        let encoded = [identifier.len().to_string().as_bytes(), identifier].concat();
+        !identifier.is_empty()
+            && symbol
+                .name
+                .windows(encoded.len())
+                .any(|part| part == encoded)
+    }
+
+    fn rename(&mut self, function: u32, symbol: &Symbol<'_>) {
+        let name = self.names.intern(whole_function(symbol.name));
+        if let Some(row) = self.functions.get_mut(function as usize) {
+            row.name = name;
+            row.plain = false;
+        }
+    }
+
+    fn symbol_row(&mut self, rows: &mut HashMap<(Svma, Svma), u32>, symbol: &Symbol<'_>) -> u32 {
+        let range = (symbol.start, symbol.end);
+        if let Some(&row) = rows.get(&range) {
+            return row;
+        }
+        let row = self.name_row(symbol.name);
+        rows.insert(range, row);
+        row
+    }
+
+    /// A new function that is nothing but a linker's name.
+    pub(super) fn name_row(&mut self, name: &[u8]) -> u32 {
+        let name = self.names.intern(name);
+        self.functions.push(NamedFunction {
+            name,
+            plain: false,
+            caller: None,
+            call: Place::default(),
+        });
+        u32::try_from(self.functions.len() - 1).unwrap_or(u32::MAX)
+    }
+}
+
+/// A symbol's name without what the compiler puts behind the names of a function's parts and copies.
+fn whole_function(name: &[u8]) -> &[u8] {
+    const PARTS: [&str; 5] = [".cold", ".part.", ".constprop.", ".isra.", ".lto_priv."];
+    let first = PARTS.iter().filter_map(|part| {
+        name.windows(part.len())
+            .position(|window| window == part.as_bytes())
+    });
+    let end = first.min().unwrap_or(name.len());
+    name.get(..end).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that suffixes of function parts are taken off, several at once too, and other dots stay.
+    #[test]
+    fn parts_of_functions() {
+        assert_eq!(whole_function(b"_Z3foov.part.0.cold"), b"_Z3foov");
+        assert_eq!(whole_function(b"_Z3foov.constprop.1"), b"_Z3foov");
+        assert_eq!(whole_function(b"_ZN3a..bE"), b"_ZN3a..bE");
+    }
+}

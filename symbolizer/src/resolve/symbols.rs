@@ -1,0 +1,185 @@
+//! The answers of all modules together: functions, places and names, each name once.
+
+use rayon::prelude::*;
+
+use super::demangle::demangle;
+use super::file_offset::Svma;
+use super::module::ModuleAnswers;
+use super::reason::UnresolvedReason;
+use crate::text::{ByteTable, StringId, StringTable};
+
+/// Frames that one address gives at most: a deeper chain of inlined functions keeps its innermost and its root.
+const MAX_INLINED: usize = 256;
+
+/// A function in a chain of inlined ones.
+#[derive(Clone, Copy, Debug)]
+struct Function {
+    /// Name as the linker knows it, or the source name.
+    raw: StringId,
+    /// Whether `raw` is a name of the source, to be shown as it is.
+    plain: bool,
+    caller: Option<u32>,
+    call: Place,
+}
+
+/// A place in the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// File.
+    pub file: StringId,
+    /// Line, 0 where there is none.
+    pub line: u32,
+    /// Column, 0 where there is none.
+    pub column: u32,
+}
+
+/// What is known of one looked-up address.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    function: Option<u32>,
+    place: Place,
+    /// Address in the module's ELF, where the offset could be translated.
+    pub svma: Option<Svma>,
+    /// Why there is no name.
+    pub reason: Option<UnresolvedReason>,
+}
+
+impl Answer {
+    /// An answer that says why there is none.
+    pub fn unresolved(reason: UnresolvedReason) -> Self {
+        Self {
+            function: None,
+            place: Place::default(),
+            svma: None,
+            reason: Some(reason),
+        }
+    }
+}
+
+/// One frame of the chain at an address.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedFrame {
+    /// Name for people.
+    pub name: StringId,
+    /// Name as the linker knows it.
+    pub linkage_name: StringId,
+    /// Place in the source.
+    pub place: Place,
+    /// Whether the function was inlined into the next frame.
+    pub inlined: bool,
+}
+
+/// Functions and names of all modules.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    /// Strings that are shown, safe to show.
+    pub strings: StringTable,
+    raw: ByteTable,
+    /// For each raw name the shown name and the linkage name, both shown as IDs of `strings`.
+    shown: Vec<(StringId, StringId)>,
+    /// The same for names of the source.
+    functions: Vec<Function>,
+}
+
+impl Symbols {
+    /// Take over a module's answers; [`finish`](Self::finish) must follow before frames are asked for.
+    pub(super) fn merge(&mut self, module: &ModuleAnswers) -> Vec<Answer> {
+        let names: Vec<StringId> = (0..module.names.len())
+            .map(|id| {
+                u32::try_from(id).map_or(StringId::NONE, |id| {
+                    self.raw.intern(module.names.get(StringId(id)))
+                })
+            })
+            .collect();
+        let files: Vec<StringId> = module
+            .files
+            .iter()
+            .map(|file| self.strings.intern(file))
+            .collect();
+        let first = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
+        let place = |place: super::dwarf::Place| Place {
+            file: place
+                .file
+                .and_then(|file| files.get(file as usize).copied())
+                .unwrap_or_default(),
+            line: place.line,
+            column: place.column,
+        };
+        let functions = module.functions.iter().map(|function| Function {
+            raw: names
+                .get(function.name.0 as usize)
+                .copied()
+                .unwrap_or_default(),
+            plain: function.plain,
+            caller: function.caller.map(|caller| caller.saturating_add(first)),
+            call: place(function.call),
+        });
+        self.functions.extend(functions);
+        let answers = module.answers.iter().map(|answer| Answer {
+            function: answer
+                .function
+                .map(|function| function.saturating_add(first)),
+            place: place(answer.place),
+            svma: answer.svma,
+            reason: answer.reason,
+        });
+        answers.collect()
+    }
+
+    /// Make the names that are shown, each distinct one once, in parallel.
+    pub(super) fn finish(&mut self) {
+        let start = self.shown.len();
+        let raw = &self.raw;
+        let ids = start..raw.len();
+        let made: Vec<(String, String)> = ids
+            .into_par_iter()
+            .map(|id| {
+                let bytes = u32::try_from(id).map_or(&[][..], |id| raw.get(StringId(id)));
+                (demangle(bytes), crate::text::clean_bytes(bytes))
+            })
+            .collect();
+        for (name, linkage_name) in made {
+            let pair = (
+                self.strings.intern(&name),
+                self.strings.intern(&linkage_name),
+            );
+            self.shown.push(pair);
+        }
+    }
+
+    /// The frames at an address, innermost first; none where it is unresolved.
+    pub fn frames(&self, answer: &Answer) -> impl Iterator<Item = NamedFrame> + '_ {
+        let mut next = answer.function;
+        let mut place = answer.place;
+        let mut depth = 0;
+        std::iter::from_fn(move || {
+            depth += 1;
+            let mut function = self.functions.get(next? as usize)?;
+            if depth == MAX_INLINED {
+                // Callers come before what is inlined into them, so this ends.
+                while let Some(caller) = function
+                    .caller
+                    .and_then(|caller| self.functions.get(caller as usize))
+                {
+                    place = function.call;
+                    function = caller;
+                }
+            }
+            let (name, linkage_name) = self
+                .shown
+                .get(function.raw.0 as usize)
+                .copied()
+                .unwrap_or_default();
+            let name = if function.plain { linkage_name } else { name };
+            let frame = NamedFrame {
+                name,
+                linkage_name,
+                place,
+                inlined: function.caller.is_some(),
+            };
+            place = function.call;
+            next = function.caller;
+            Some(frame)
+        })
+    }
+}

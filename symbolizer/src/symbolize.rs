@@ -1,0 +1,353 @@
+//! Profile → profile with names: files are found, all distinct offsets resolved at once, and put back into frames.
+
+use std::path::PathBuf;
+
+use foldhash::HashMap;
+use rawstack_format::id::FileOffset;
+use rawstack_format::record::{Module, ModuleKind, State, Vdso};
+
+use crate::debug_file::elf::ElfFile;
+use crate::debug_file::locate::{FoundBy, Locator, ModuleFiles};
+use crate::debug_file::mmap::FileBytes;
+use crate::profile::tree::TreeFrame;
+use crate::profile::{Profile, ThreadFacts};
+use crate::resolve::file_offset::lookup_offset;
+use crate::resolve::trampoline::Trampolines;
+use crate::resolve::{
+    Answer, Answered, KernelSymbolTable, Place, Query, Symbolizer, Symbols, UnresolvedReason,
+};
+use crate::symbolized::{FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
+use crate::text::{StringId, clean};
+
+/// Called with what is done (`false`: files of a module found, `true`: a module resolved).
+pub type Progress<'p> = dyn Fn(bool) + Sync + 'p;
+
+/// Give `profile` names.
+pub fn symbolize(
+    mut profile: Profile,
+    locator: &Locator,
+    symbolizer: &Symbolizer,
+    inlines: bool,
+    progress: &Progress<'_>,
+) -> SymbolizedProfile {
+    let modules: Vec<&Module> = profile
+        .tree
+        .modules()
+        .iter()
+        .map(|(_, module)| module)
+        .collect();
+    let mut files = symbolizer.locate(locator, &modules, &|| progress(false));
+    add_vdsos(&profile, &mut files);
+    let trampolines = Trampolines::find(&modules, &files);
+    profile.tree.mark_interrupted(&|frame: &TreeFrame| {
+        !frame.kernel && trampolines.has(frame.module.index(), frame.offset)
+    });
+    let offsets = wanted_offsets(&profile);
+    let empty = KernelSymbolTable::default();
+    let kernel = |archive: u32| profile.kernels.get(archive as usize).unwrap_or(&empty);
+    let queries = profile.tree.modules().iter().zip(&files).zip(&offsets);
+    let queries: Vec<Query<'_>> = queries
+        .map(|(((archive, module), files), offsets)| Query {
+            module,
+            files,
+            offsets,
+            kernel: kernel(*archive),
+        })
+        .collect();
+    let (symbols, answered) = symbolizer.resolve(&queries, &|| progress(true));
+    let mut builder = Builder {
+        symbols,
+        answered,
+        offsets,
+        inlines,
+        ..Builder::default()
+    };
+    builder.modules(&profile, &files);
+    builder.frames(&profile);
+    builder.markers();
+    builder.finish(profile)
+}
+
+/// The vDSO has no file: its image comes with the archive.
+fn add_vdsos(profile: &Profile, files: &mut [ModuleFiles]) {
+    for ((archive, module), files) in profile.tree.modules().iter().zip(files) {
+        if module.kind != ModuleKind::Vdso {
+            continue;
+        }
+        let of_archive = profile
+            .vdsos
+            .iter()
+            .filter(|(number, _)| number == archive)
+            .map(|(_, vdso)| vdso);
+        let same = |vdso: &&Vdso| match (&vdso.build_id, &module.build_id) {
+            (Some(held), Some(wanted)) => held == wanted,
+            _ => module.class == 0 || vdso.class == module.class,
+        };
+        if let Some(vdso) = of_archive.into_iter().find(same) {
+            let name = PathBuf::from("[vdso]");
+            if let Ok(image) = ElfFile::parse(&name, FileBytes::from(vdso.image.clone())) {
+                files.files.push((FoundBy::Given, image));
+            }
+        }
+    }
+}
+
+/// For each module its offsets to look up, sorted and without repetition.
+fn wanted_offsets(profile: &Profile) -> Vec<Vec<FileOffset>> {
+    let mut offsets = vec![Vec::new(); profile.tree.modules().len()];
+    for frame in profile.tree.frames() {
+        if let Some(of_module) = offsets.get_mut(frame.module.index()) {
+            of_module.push(lookup_offset(frame.offset, frame.kind));
+        }
+    }
+    for of_module in &mut offsets {
+        of_module.sort_unstable();
+        of_module.dedup();
+    }
+    offsets
+}
+
+/// Puts answers back into frames.
+#[derive(Default)]
+struct Builder {
+    symbols: Symbols,
+    answered: Vec<Answered>,
+    offsets: Vec<Vec<FileOffset>>,
+    inlines: bool,
+    out: SymbolizedProfile,
+    /// Path, short name and reasons of each module.
+    shown: Vec<(StringId, String, HashMap<UnresolvedReason, u64>)>,
+    index: HashMap<SymbolizedFrame, u32>,
+}
+
+impl Builder {
+    fn modules(&mut self, profile: &Profile, files: &[ModuleFiles]) {
+        self.out.strings = std::mem::take(&mut self.symbols.strings);
+        for (index, ((_, module), files)) in profile.tree.modules().iter().zip(files).enumerate() {
+            let path = module_path(module);
+            let found = files.files.iter().map(|(rule, file)| FoundFile {
+                rule: rule.name(),
+                path: clean(&file.path.to_string_lossy()).into_owned(),
+                dwarf: file.has_dwarf(),
+                symtab: file.has_symtab(),
+            });
+            let short = path
+                .rsplit('/')
+                .next()
+                .filter(|name| !name.is_empty())
+                .unwrap_or(&path)
+                .to_owned();
+            self.shown
+                .push((self.out.strings.intern(&path), short, HashMap::default()));
+            self.out.modules.push(ModuleSymbols {
+                build_id: module.build_id.as_ref().map(ToString::to_string),
+                files: found.collect(),
+                damaged: self
+                    .answered
+                    .get(index)
+                    .is_some_and(|module| module.damaged),
+                path,
+                ..ModuleSymbols::default()
+            });
+        }
+    }
+
+    fn frames(&mut self, profile: &Profile) {
+        for frame in profile.tree.frames() {
+            let chain = self.chain(frame);
+            self.out.chains.push(chain);
+            let address = if frame.address.0 == 0 {
+                frame.offset.0
+            } else {
+                frame.address.0
+            };
+            self.out.addresses.push(address);
+        }
+        for (module, (_, _, reasons)) in self.out.modules.iter_mut().zip(&self.shown) {
+            module.unresolved = reasons
+                .iter()
+                .map(|(&reason, &count)| (reason, count))
+                .collect();
+            module.unresolved.sort_unstable();
+        }
+    }
+
+    /// The frames with names at one code address, innermost first.
+    fn chain(&mut self, frame: &TreeFrame) -> Vec<u32> {
+        let answer = self.answer(frame);
+        let module = self
+            .shown
+            .get(frame.module.index())
+            .map(|(path, _, _)| *path);
+        if let Some(module) = self.out.modules.get_mut(frame.module.index()) {
+            module.frames += 1;
+        }
+        let base = SymbolizedFrame {
+            name: StringId::NONE,
+            module: module.unwrap_or_default(),
+            place: Place::default(),
+            inlined: false,
+            kernel: frame.kernel,
+            reason: None,
+        };
+        let frames: Vec<SymbolizedFrame> = match &answer {
+            Ok(answer) => {
+                let named = self
+                    .symbols
+                    .frames(answer)
+                    .filter(|named| self.inlines || !named.inlined);
+                named
+                    .map(|named| SymbolizedFrame {
+                        name: named.name,
+                        place: named.place,
+                        inlined: named.inlined,
+                        ..base
+                    })
+                    .collect()
+            }
+            Err(_) => Vec::new(),
+        };
+        if frames.is_empty() {
+            let reason = match answer {
+                Ok(answer) => answer.reason.unwrap_or(UnresolvedReason::NoSymbol),
+                Err(reason) => reason,
+            };
+            return vec![self.unresolved(frame, base, reason)];
+        }
+        frames.into_iter().map(|named| self.intern(named)).collect()
+    }
+
+    fn answer(&self, frame: &TreeFrame) -> Result<Answer, UnresolvedReason> {
+        if frame.lost {
+            return Err(UnresolvedReason::LostTable);
+        }
+        let wanted = lookup_offset(frame.offset, frame.kind);
+        let place = self
+            .offsets
+            .get(frame.module.index())
+            .ok_or(UnresolvedReason::NoModule)?
+            .binary_search(&wanted);
+        let answers = self
+            .answered
+            .get(frame.module.index())
+            .map(|module| &module.answers);
+        let answer = place.ok().and_then(|place| answers?.get(place)).copied();
+        answer.ok_or(UnresolvedReason::LostTable)
+    }
+
+    /// A frame without a name shows its module and offset, or its address where nothing was mapped.
+    fn unresolved(
+        &mut self,
+        frame: &TreeFrame,
+        base: SymbolizedFrame,
+        reason: UnresolvedReason,
+    ) -> u32 {
+        let name = match self.shown.get_mut(frame.module.index()) {
+            Some((_, short, reasons)) => {
+                *reasons.entry(reason).or_default() += 1;
+                format!("{short}+{:#x}", frame.offset.0)
+            }
+            None if frame.lost => "[lost]".to_owned(),
+            None => format!("{:#x}", frame.address.0),
+        };
+        let module = match base.module {
+            StringId::NONE => self.out.strings.intern("[unknown]"),
+            module => module,
+        };
+        let name = self.out.strings.intern(&name);
+        self.intern(SymbolizedFrame {
+            name,
+            module,
+            reason: Some(reason),
+            ..base
+        })
+    }
+
+    fn intern(&mut self, mut frame: SymbolizedFrame) -> u32 {
+        if self.out.strings.get(frame.name).is_empty() {
+            frame.name = self.out.strings.intern("[unnamed]");
+        }
+        let next = u32::try_from(self.out.named.len()).unwrap_or(u32::MAX);
+        let id = *self.index.entry(frame).or_insert(next);
+        if id == next {
+            self.out.named.push(frame);
+        }
+        id
+    }
+
+    /// Frames that say why a stack is not whole, and that there is none.
+    fn markers(&mut self) {
+        let texts = [
+            (State::Truncated, "[truncated]"),
+            (State::Faulted, "[user memory not there]"),
+            (State::Exited, "[exited before return]"),
+            (State::Execed, "[executed another program]"),
+            (State::ScheduleFailed, "[seen from the tick]"),
+            (State::Dropped, "[user half lost]"),
+            (State::Pending, "[still in the kernel]"),
+        ];
+        for (state, text) in texts {
+            let marker = self.marker(text);
+            self.out.markers.insert(state, marker);
+        }
+        self.out.empty = self.marker("[no stack]");
+    }
+
+    fn marker(&mut self, text: &str) -> u32 {
+        let name = self.out.strings.intern(text);
+        let module = self.out.strings.intern("[rawstack]");
+        let place = Place::default();
+        self.intern(SymbolizedFrame {
+            name,
+            module,
+            place,
+            inlined: false,
+            kernel: false,
+            reason: None,
+        })
+    }
+
+    fn finish(self, profile: Profile) -> SymbolizedProfile {
+        let mut out = self.out;
+        out.nodes = profile.tree.nodes().to_vec();
+        out.archives = profile.archives;
+        out.threads = profile.facts.threads().iter().map(cleaned).collect();
+        out.events = profile.events;
+        for event in &mut out.events {
+            event.name = clean(&event.name).into_owned();
+            event.unit = clean(&event.unit).into_owned();
+        }
+        out.rows = profile.rows;
+        out
+    }
+}
+
+fn cleaned(thread: &ThreadFacts) -> ThreadFacts {
+    let safe = |text: &str| clean(text).into_owned();
+    let (comm, process_comm, cgroup) = (
+        safe(&thread.comm),
+        safe(&thread.process_comm),
+        safe(&thread.cgroup),
+    );
+    ThreadFacts {
+        comm,
+        process_comm,
+        cgroup,
+        ..*thread
+    }
+}
+
+/// What a module is called: its path, or a name in brackets for what has none.
+fn module_path(module: &Module) -> String {
+    let path = clean(&module.path);
+    match module.kind {
+        ModuleKind::Kernel => "[kernel]".to_owned(),
+        ModuleKind::Vdso => "[vdso]".to_owned(),
+        ModuleKind::KernelModule | ModuleKind::BpfProgram => {
+            format!("[{}]", path.trim_matches(['[', ']']))
+        }
+        ModuleKind::Anonymous if path.is_empty() => "[anonymous]".to_owned(),
+        ModuleKind::Elf if path.is_empty() => "[unnamed]".to_owned(),
+        ModuleKind::Elf | ModuleKind::Anonymous => path.into_owned(),
+    }
+}

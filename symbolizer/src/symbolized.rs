@@ -1,0 +1,198 @@
+//! The finished profile: everything that is printed, with names. Knows no ELF, no DWARF and no archive.
+
+use foldhash::HashMap;
+
+use crate::profile::rows::{EventFacts, Row};
+use crate::profile::tree::FrameId;
+use crate::profile::{ModuleId, NodeId, Summary, ThreadFacts, ThreadId};
+use crate::resolve::{Place, UnresolvedReason};
+use crate::text::{StringId, StringTable};
+use rawstack_format::record::State;
+
+/// One frame with its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SymbolizedFrame {
+    /// Name of the function, or module and offset where it has none.
+    pub name: StringId,
+    /// Path of the module, or what stands for it.
+    pub module: StringId,
+    /// Place in the source.
+    pub place: Place,
+    /// Whether it is inlined into the next frame.
+    pub inlined: bool,
+    /// Whether it is in the kernel.
+    pub kernel: bool,
+    /// Why it has no name.
+    pub reason: Option<UnresolvedReason>,
+}
+
+/// What was found for one module.
+#[derive(Clone, Debug, Default)]
+pub struct ModuleSymbols {
+    /// Path, or what stands for it.
+    pub path: String,
+    /// Build ID, lower-case hexadecimal.
+    pub build_id: Option<String>,
+    /// Distinct frames.
+    pub frames: u64,
+    /// Distinct frames without a name, by reason.
+    pub unresolved: Vec<(UnresolvedReason, u64)>,
+    /// Files that were used: rule that found it, path, whether it has debug information, whether a symbol table.
+    pub files: Vec<FoundFile>,
+    /// Whether debug information was damaged, beyond the limits or given up.
+    pub damaged: bool,
+}
+
+/// A file that was found for a module.
+#[derive(Clone, Debug)]
+pub struct FoundFile {
+    /// Rule that found it.
+    pub rule: &'static str,
+    /// Where it is.
+    pub path: String,
+    /// Whether it holds debug information.
+    pub dwarf: bool,
+    /// Whether it holds the full symbol table.
+    pub symtab: bool,
+}
+
+/// A profile with names.
+#[derive(Debug, Default)]
+pub struct SymbolizedProfile {
+    /// Strings of the frames.
+    pub strings: StringTable,
+    /// Facts of the archives.
+    pub archives: Vec<Summary>,
+    /// Modules.
+    pub modules: Vec<ModuleSymbols>,
+    /// Threads.
+    pub threads: Vec<ThreadFacts>,
+    /// Events.
+    pub events: Vec<EventFacts>,
+    /// Samples, added up.
+    pub rows: Vec<Row>,
+    /// Distinct frames with names.
+    pub(crate) named: Vec<SymbolizedFrame>,
+    /// For each frame of the tree its frames with names, innermost first.
+    pub(crate) chains: Vec<Vec<u32>>,
+    /// For each frame of the tree its address, where the tree keeps addresses; else its offset.
+    pub(crate) addresses: Vec<u64>,
+    /// Prefix tree of stacks: parent and frame.
+    pub(crate) nodes: Vec<(NodeId, FrameId)>,
+    /// Frames that say why a stack ends.
+    pub(crate) markers: HashMap<State, u32>,
+    /// What stands for a stack without any frame.
+    pub(crate) empty: u32,
+}
+
+/// A stack of a row: indices of frames, leaf first.
+pub type Stack = Vec<u32>;
+
+impl SymbolizedProfile {
+    /// A frame by index.
+    pub fn frame(&self, index: u32) -> SymbolizedFrame {
+        let unknown = SymbolizedFrame {
+            name: StringId::NONE,
+            module: StringId::NONE,
+            place: Place::default(),
+            inlined: false,
+            kernel: false,
+            reason: Some(UnresolvedReason::LostTable),
+        };
+        self.named.get(index as usize).copied().unwrap_or(unknown)
+    }
+
+    /// All distinct frames.
+    pub fn frames(&self) -> &[SymbolizedFrame] {
+        &self.named
+    }
+
+    /// Text of an ID.
+    pub fn text(&self, id: StringId) -> &str {
+        self.strings.get(id)
+    }
+
+    /// A thread.
+    pub fn thread(&self, id: ThreadId) -> Option<&ThreadFacts> {
+        self.threads.get(id.0 as usize)
+    }
+
+    /// Put the frames of a row into `stack`: kernel and user half as one, leaf first; what is cut says so.
+    pub fn stack(&self, row: &Row, stack: &mut Stack) {
+        self.halves(row.kernel, row.user, (row.state, row.kernel_cut), stack);
+    }
+
+    /// As [`stack`](Self::stack), from the halves themselves.
+    pub fn halves(&self, kernel: NodeId, user: NodeId, end: (State, bool), stack: &mut Stack) {
+        stack.clear();
+        self.each_frame(kernel, user, end, &mut |_, frame| stack.push(frame));
+    }
+
+    /// Go through a stack, leaf first: `each` gets the address (in the kernel the offset) and the frame.
+    pub fn each_frame(
+        &self,
+        kernel: NodeId,
+        user: NodeId,
+        (state, kernel_cut): (State, bool),
+        each: &mut dyn FnMut(u64, u32),
+    ) {
+        let marker = self.markers.get(&state);
+        let cut_between = marker.filter(|_| kernel_cut);
+        let cut_below = marker.filter(|_| !kernel_cut);
+        let mut frames = self.half(kernel, each);
+        cut_between.into_iter().for_each(|&marker| each(0, marker));
+        frames += self.half(user, each);
+        cut_below.into_iter().for_each(|&marker| each(0, marker));
+        if frames == 0 && marker.is_none() {
+            each(0, self.empty);
+        }
+    }
+
+    fn half(&self, leaf: NodeId, each: &mut dyn FnMut(u64, u32)) -> usize {
+        let mut next = leaf;
+        let mut count = 0;
+        // Every node is met once at most, so a loop in the tree would end too.
+        for _ in 0..self.nodes.len() {
+            let Some(&(parent, frame)) = self.nodes.get(next.index()) else {
+                break;
+            };
+            let address = self.addresses.get(frame.index()).copied().unwrap_or(0);
+            for &named in self.chains.get(frame.index()).into_iter().flatten() {
+                each(address, named);
+                count += 1;
+            }
+            next = parent;
+        }
+        count
+    }
+
+    /// Modules with frames that have no name, in the order of their IDs.
+    pub fn unresolved(&self) -> impl Iterator<Item = (ModuleId, &ModuleSymbols)> {
+        let modules = (0u32..)
+            .zip(&self.modules)
+            .map(|(id, module)| (ModuleId(id), module));
+        modules.filter(|(_, module)| !module.unresolved.is_empty())
+    }
+
+    /// Unit in which rows are added up: the events' own where they share one, else samples.
+    pub fn unit(&self) -> &str {
+        let mut units = self
+            .rows
+            .iter()
+            .filter_map(|row| self.events.get(row.event as usize))
+            .map(|event| &event.unit);
+        match units.next() {
+            Some(first) if units.all(|unit| unit == first) => first,
+            _ => "samples",
+        }
+    }
+
+    /// What a row counts in [`unit`](Self::unit)s.
+    pub fn weight(&self, row: &Row, unit: &str) -> u64 {
+        let own = self
+            .events
+            .get(row.event as usize)
+            .is_some_and(|event| event.unit == unit);
+        if own { row.weight } else { row.samples }
+    }
+}
