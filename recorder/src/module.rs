@@ -1,8 +1,10 @@
 //! Modules: what mapped code came from, each read once.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::rc::Rc;
 
 use rawstack_format::id::BuildId;
@@ -136,23 +138,33 @@ impl Modules {
         self.add(identity, || module)
     }
 
-    /// The module of a file that only its build ID and path are known of.
-    pub(crate) fn of_build_id(&mut self, build_id: BuildId, path: &str) -> ModuleNumber {
-        let page_size = self.page_size;
-        let facts = File::open(path).ok().as_ref().and_then(ElfFacts::read);
-        let facts = facts
-            .filter(|facts| facts.build_id.as_ref() == Some(&build_id))
-            .unwrap_or_default();
-        self.add(Identity::BuildId(build_id.clone()), || Module {
-            kind: ModuleKind::Elf,
-            class: facts.class,
-            machine: facts.machine,
-            page_size,
-            build_id: Some(build_id),
-            path: path.to_owned(),
-            segments: facts.segments,
-            ..Module::default()
-        })
+    /// The module of a file that only its path in process `pid` is known of; `None` when it is no ELF file.
+    pub(crate) fn of_path(&mut self, pid: u32, path: &Path) -> Option<ModuleNumber> {
+        let bytes = path.as_os_str().as_bytes();
+        let file = proc_fs::open_mapped(pid, &(0..0), bytes, |_| true)?;
+        let facts = ElfFacts::read(&file)?;
+        let meta = file.metadata().ok()?;
+        let identity = match &facts.build_id {
+            Some(id) => Identity::BuildId(id.clone()),
+            None => Identity::File(device_and_inode(&meta), Rc::from(bytes)),
+        };
+        let (page_size, path) = (self.page_size, path.to_string_lossy().into_owned());
+        Some(self.add(identity, || {
+            Module {
+                kind: ModuleKind::Elf,
+                class: facts.class,
+                machine: facts.machine,
+                page_size,
+                content_hash: facts
+                    .build_id
+                    .is_none()
+                    .then(|| content_hash(&file).ok())
+                    .flatten(),
+                build_id: facts.build_id,
+                path,
+                segments: facts.segments,
+            }
+        }))
     }
 
     /// The kernel proper.
@@ -201,9 +213,14 @@ fn is_mapped(file: &File, mapping: &Mapping) -> bool {
     if let Some(id) = &mapping.build_id {
         return ElfFacts::read(file).is_some_and(|facts| facts.build_id.as_ref() == Some(id));
     }
-    let (major, minor, inode) = mapping.file;
-    file.metadata().is_ok_and(|meta| {
-        meta.ino() == inode
-            && (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())) == (major, minor)
-    })
+    file.metadata()
+        .is_ok_and(|meta| device_and_inode(&meta) == mapping.file)
+}
+
+fn device_and_inode(meta: &Metadata) -> (u32, u32, u64) {
+    (
+        rustix::fs::major(meta.dev()),
+        rustix::fs::minor(meta.dev()),
+        meta.ino(),
+    )
 }

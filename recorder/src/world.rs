@@ -5,8 +5,8 @@ use std::fmt;
 use std::rc::Rc;
 
 use blazesym::normalize::{Normalizer, UserMeta};
-use rawstack_format::id::{Addr, BuildId, FileOffset};
-use rawstack_format::record::{FrameKind, ModuleKind};
+use rawstack_format::id::{Addr, FileOffset};
+use rawstack_format::record::{FrameKind, ModuleKind, Segment};
 
 use crate::kernel::{KernelMap, Place};
 use crate::module::{ModuleNumber, Modules};
@@ -53,7 +53,10 @@ impl World {
             processes: Processes::default(),
             modules: Modules::new(page_size),
             kernel,
-            normalizer: Normalizer::builder().enable_vma_caching(false).build(),
+            normalizer: Normalizer::builder()
+                .enable_vma_caching(false)
+                .enable_build_ids(false)
+                .build(),
             strays: HashMap::new(),
         }
     }
@@ -127,17 +130,18 @@ impl World {
             .normalize_user_addrs(pid.into(), &[address])
             .ok()?;
         let &(offset, meta) = output.outputs.first()?;
-        match output.meta.get(meta)? {
-            UserMeta::Elf(elf) => {
-                let build_id = BuildId::new(elf.build_id.as_deref()?)?;
-                Some((
-                    self.modules
-                        .of_build_id(build_id, &elf.path.to_string_lossy()),
-                    offset,
-                ))
-            }
-            _ => None,
-        }
+        let UserMeta::Elf(elf) = output.meta.get(meta)? else {
+            return None;
+        };
+        let module = self.modules.of_path(pid, &elf.path)?;
+        // Data is mapped from files, too, and code without frame pointers keeps its address in that register.
+        let is_code = |segment: &Segment| {
+            offset
+                .checked_sub(segment.offset.0)
+                .is_some_and(|within| within < segment.file_size)
+        };
+        let segments = &self.modules.get(module)?.segments;
+        segments.iter().any(is_code).then_some((module, offset))
     }
 
     /// The row of a kernel address.
