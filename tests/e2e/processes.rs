@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rawstack_test_support::elf;
-use rawstack_test_support::json::{Frame, Sample, report, symbolize};
+use rawstack_test_support::json::{Frame, Sample, parse_hex, report, symbolize};
 use rawstack_test_support::programs::{script, workload};
 
 use crate::recording::{Lab, Recording, percent, text};
@@ -29,6 +29,24 @@ fn thousand_short_processes() {
         percent(placed, frames.len()) >= 99.9,
         "{placed} of {} user frames are placed",
         frames.len()
+    );
+
+    // A walk through the C library, which has no frame pointers, meets other words of the stack: text of arguments and
+    // environment among them, which must not get into an archive.
+    let words: Vec<_> = frames
+        .iter()
+        .filter(|frame| {
+            frame
+                .address
+                .as_deref()
+                .is_some_and(|address| parse_hex(address) >= 1 << 47)
+        })
+        .collect();
+    assert!(
+        words.is_empty(),
+        "{} words of memory are told as addresses: {:?} …",
+        words.len(),
+        words[0]
     );
 
     let build_id = elf::build_id(&program);

@@ -6,23 +6,11 @@
  * code 7. A recorder that follows COMMAND from its first instruction sees as many samples of first_work() as of
  * second_work() in each of the two processes; one that comes late sees fewer.
  */
+#include <sys/syscall.h>
+
+#include "syscall.h"
+
 #define SPINS 200000000ul
-
-#define SYS_FORK 57
-#define SYS_EXIT 60
-#define SYS_WAIT4 61
-
-static long call_kernel(long number, long a, long b, long c, long d)
-{
-	register long r10 __asm__("r10") = d;
-	long result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10)
-			 : "rcx", "r11", "memory");
-	return result;
-}
 
 __attribute__((noinline)) static void first_work(void)
 {
@@ -41,7 +29,7 @@ __attribute__((noinline)) static void work_in_child(void)
 {
 	first_work();
 	second_work();
-	call_kernel(SYS_EXIT, 0, 0, 0, 0);
+	call_kernel(SYS_exit, 0, 0, 0, 0);
 }
 
 __attribute__((noreturn)) void _start(void)
@@ -49,11 +37,11 @@ __attribute__((noreturn)) void _start(void)
 	long child;
 
 	first_work();
-	child = call_kernel(SYS_FORK, 0, 0, 0, 0);
+	child = call_kernel(SYS_fork, 0, 0, 0, 0);
 	if (child == 0)
 		work_in_child();
 	second_work();
-	call_kernel(SYS_WAIT4, child, 0, 0, 0);
-	call_kernel(SYS_EXIT, 7, 0, 0, 0);
+	call_kernel(SYS_wait4, child, 0, 0, 0);
+	call_kernel(SYS_exit, 7, 0, 0, 0);
 	__builtin_unreachable();
 }

@@ -9,10 +9,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "mixed.h"
+#include "syscall.h"
 
 static char buffer[256 * 1024];
 
@@ -29,7 +30,7 @@ __attribute__((noinline)) static uint64_t read_blocks(int fd, int count)
 	uint64_t sum = 0;
 
 	for (int i = 0; i < count; i++) {
-		ssize_t got = read(fd, buffer, sizeof(buffer));
+		long got = call_kernel(SYS_read, fd, (long)buffer, sizeof(buffer), 0);
 
 		if (got < 0)
 			break;

@@ -9,8 +9,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "syscall.h"
 
 #define SIZE (256 * 1024)
 
@@ -34,7 +37,7 @@ __attribute__((noinline)) static unsigned long read_zeroes(int fd)
 {
 	unsigned long calls = 0;
 
-	while (calls < 16 && read(fd, buffer, SIZE) == SIZE)
+	while (calls < 16 && call_kernel(SYS_read, fd, (long)buffer, SIZE, 0) == SIZE)
 		calls++;
 	return calls;
 }
@@ -43,7 +46,7 @@ __attribute__((noinline)) static unsigned long read_file(int fd)
 {
 	unsigned long calls = 0;
 
-	while (calls < 16 && pread(fd, buffer, SIZE, 0) == SIZE)
+	while (calls < 16 && call_kernel(SYS_pread64, fd, (long)buffer, SIZE, 0) == SIZE)
 		calls++;
 	return calls;
 }

@@ -1,5 +1,6 @@
 //! What an ELF file says of itself, as binutils reads it.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::programs::require;
@@ -37,6 +38,26 @@ pub fn segments(file: &Path) -> Vec<Segment> {
         .lines()
         .filter_map(|line| parse_load(line.trim()))
         .collect()
+}
+
+/// Addresses of the functions in the symbol table, by their names as linked. Names of local functions may repeat: then
+/// it is the last one's.
+pub fn symbols(file: &Path) -> HashMap<String, u64> {
+    require("nm", "binutils");
+    let list = Run::new("nm")
+        .args(["--defined-only", "--"])
+        .arg(file)
+        .success()
+        .stdout;
+    let symbol = |line: &str| -> Option<(String, u64)> {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        words
+            .next()
+            .filter(|kind| ["t", "T", "w", "W", "i", "u", "V"].contains(kind))?;
+        Some((words.next()?.to_owned(), address))
+    };
+    list.lines().filter_map(symbol).collect()
 }
 
 /// Address that stands in the file for the code at `offset`; `None` where no executable segment holds it.

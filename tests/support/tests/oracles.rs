@@ -8,16 +8,13 @@ use rawstack_test_support::programs::{temp_dir, workload};
 use rawstack_test_support::run::Run;
 use rawstack_test_support::{debug_tree, elf};
 
-/// Address of `symbol`, by nm.
+/// Address of a function, clones of it included.
 fn address_of_symbol(file: &Path, symbol: &str) -> u64 {
-    let list = Run::new("nm").arg(file).success().stdout;
-    let line = list
-        .lines()
-        .find(|line| without_clone_suffix(line.split(' ').nth(2).unwrap_or_default()) == symbol);
-    let digits = line
-        .and_then(|line| line.split(' ').next())
-        .unwrap_or_else(|| panic!("nm knows no {symbol}"));
-    u64::from_str_radix(digits, 16).unwrap_or_else(|err| panic!("{digits}: {err}"))
+    let symbols = elf::symbols(file);
+    let found = symbols
+        .iter()
+        .find(|(name, _)| without_clone_suffix(name) == symbol);
+    *found.unwrap_or_else(|| panic!("nm knows no {symbol}")).1
 }
 
 fn names(answer: &Answer) -> Vec<&str> {
