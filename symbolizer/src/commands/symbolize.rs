@@ -92,6 +92,9 @@ fn find_module(args: &SymbolizeArgs) -> Result<(Module, ModuleFiles)> {
             "failed to place offsets in build ID {text}: only its debug file was found, which has no segment table; name a folder with the binary with --symbol-dir, or give --addresses"
         );
     }
+    if let Some((_, first)) = files.files.first() {
+        module.path = first.path.display().to_string();
+    }
     if let Some(code) = files.code() {
         module.segments.clone_from(&code.segments);
     }

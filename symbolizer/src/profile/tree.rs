@@ -5,6 +5,7 @@ use rawstack_format::id::{Addr, BuildId, FileOffset};
 use rawstack_format::record::{Frame, FrameKind, Module, ModuleKind};
 
 use crate::resolve::file_offset::AddressKind;
+use crate::text::clean;
 
 /// Declare an index into one of the tree's tables.
 macro_rules! tree_id {
@@ -239,6 +240,21 @@ impl StackTree {
                 *node = (above, own);
             }
         }
+    }
+}
+
+/// What a module is called: its path, or a name in brackets for what has none.
+pub fn shown_path(module: &Module) -> String {
+    let path = clean(&module.path);
+    match module.kind {
+        ModuleKind::Kernel => "[kernel]".to_owned(),
+        ModuleKind::Vdso => "[vdso]".to_owned(),
+        ModuleKind::KernelModule | ModuleKind::BpfProgram => {
+            format!("[{}]", path.trim_matches(['[', ']']))
+        }
+        ModuleKind::Anonymous if path.is_empty() => "[anonymous]".to_owned(),
+        ModuleKind::Elf if path.is_empty() => "[unnamed]".to_owned(),
+        ModuleKind::Elf | ModuleKind::Anonymous => path.into_owned(),
     }
 }
 

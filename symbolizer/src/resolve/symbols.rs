@@ -147,12 +147,21 @@ impl Symbols {
         }
     }
 
-    /// The frames at an address, innermost first; none where it is unresolved.
+    /// The frames at an address, innermost first; none where nothing is known of it.
+    ///
+    /// A place without a function (assembly without symbols) is one frame without names.
     pub fn frames(&self, answer: &Answer) -> impl Iterator<Item = NamedFrame> + '_ {
+        let nameless = NamedFrame {
+            name: StringId::NONE,
+            linkage_name: StringId::NONE,
+            place: answer.place,
+            inlined: false,
+        };
+        let only_place = answer.function.is_none() && answer.place.file != StringId::NONE;
         let mut next = answer.function;
         let mut place = answer.place;
         let mut depth = 0;
-        std::iter::from_fn(move || {
+        let chain = std::iter::from_fn(move || {
             depth += 1;
             let mut function = self.functions.get(next? as usize)?;
             if depth == MAX_INLINED {
@@ -180,6 +189,7 @@ impl Symbols {
             place = function.call;
             next = function.caller;
             Some(frame)
-        })
+        });
+        chain.chain(only_place.then_some(nameless))
     }
 }
