@@ -1,5 +1,6 @@
 //! Profile → profile with names: files are found, all distinct offsets resolved at once, and put back into frames.
 
+use std::mem;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
@@ -127,7 +128,7 @@ struct Builder {
 
 impl Builder {
     fn modules(&mut self, profile: &Profile, files: &[ModuleFiles]) {
-        self.out.strings = std::mem::take(&mut self.symbols.strings);
+        self.out.strings = mem::take(&mut self.symbols.strings);
         for (index, ((_, module), files)) in profile.tree.modules().iter().zip(files).enumerate() {
             let path = shown_path(module);
             let found = files.files.iter().map(|(rule, file)| FoundFile {

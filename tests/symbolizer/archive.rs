@@ -1,6 +1,7 @@
 //! Archives with fixed rows.
 
 use std::fs;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use rawstack_format::id::{
@@ -198,7 +199,7 @@ impl Archive {
             first_stack: self.stacks,
             ..Batch::default()
         };
-        let done = std::mem::replace(&mut self.batch, next);
+        let done = mem::replace(&mut self.batch, next);
         let rows = done.samples.len()
             + done.completions.len()
             + done.drops.len()
@@ -397,6 +398,11 @@ fn first_epoch(archive: &mut Archive) {
         ..server
     });
     archive.end_batch();
+    outcomes(archive, program, pending);
+}
+
+/// What comes later: the outcome of two samples, and losses.
+fn outcomes(archive: &mut Archive, program: ModuleIndex, pending: StackId) {
     let user = archive.user_stack(program, &[0x1002, 0x10a3]);
     archive.complete(
         Completion {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::fixtures::GOLDEN_ID;
 use super::golden::folder;
 use super::run::succeed;
 
@@ -95,7 +96,7 @@ fn json_keys() {
     let numbers = [
         "symbolize",
         "--build-id",
-        super::fixtures::GOLDEN_ID,
+        GOLDEN_ID,
         "--symbol-dir",
         "debug",
         "--json",

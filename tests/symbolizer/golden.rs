@@ -1,6 +1,7 @@
 //! One golden file for each command and format.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -27,7 +28,7 @@ pub(crate) fn folder() -> &'static Path {
         let tree = fixtures::debug_tree(&fixtures::golden(), fixtures::GOLDEN_ID);
         let link = folder.join("debug");
         let _ = fs::remove_file(&link);
-        std::os::unix::fs::symlink(tree, link).unwrap();
+        symlink(tree, link).unwrap();
         folder
     })
 }

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use super::fixtures::GOLDEN_ID;
 use super::golden::folder;
 use super::run::{check_golden, rawstack, succeed, with_input};
 
@@ -122,7 +124,7 @@ fn numbers_from_standard_input() {
     let base = [
         "symbolize",
         "--build-id",
-        super::fixtures::GOLDEN_ID,
+        GOLDEN_ID,
         "--symbol-dir",
         "debug",
     ];
@@ -145,7 +147,7 @@ fn record_hands_over() {
     fs::create_dir_all(&folder).unwrap();
     let recorder = folder.join("rawstack-record");
     fs::write(&recorder, "#!/bin/sh\necho \"recorder got $*\"\nexit 7\n").unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let executable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(&recorder, executable).unwrap();
     let run = |path: &str| {
         // A copy, for there may be a real recorder beside the program that was built.

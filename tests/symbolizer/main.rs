@@ -1,4 +1,5 @@
 //! Tests of `rawstack` and its library, from archives and programs that the tests make themselves.
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails with the test")]
 
 mod archive;
 mod fixtures;

@@ -153,7 +153,10 @@ fn reason(
 }
 
 fn name_reason(our: &str, their: &str, symbols: &HashMap<String, u64>) -> Option<Reason> {
-    if their.strip_prefix(our).is_some_and(|suffix| !our.is_empty() && suffix.starts_with('.')) {
+    if their
+        .strip_prefix(our)
+        .is_some_and(|suffix| !our.is_empty() && suffix.starts_with('.'))
+    {
         return Some(Reason::SuffixOfPart);
     }
     let place = |name: &str| symbols.get(name).copied();
@@ -223,28 +226,54 @@ fn every_address() {
 /// addresses are not concerned.
 #[test]
 fn gdb_agrees() {
-    for name in ["c-gcc-pie", "c-gcc-dwarf4-fixed", "c-clang-dwarf2", "c-clang-gaps"] {
+    for name in [
+        "c-gcc-pie",
+        "c-gcc-dwarf4-fixed",
+        "c-clang-dwarf2",
+        "c-clang-gaps",
+    ] {
         let program = super::fixtures::build(name);
         let addresses = addresses(&ElfFile::open(&program).unwrap(), 5);
-        let asked = addresses.iter().map(|address| format!("info line *{address:#x}"));
-        let commands: Vec<String> = asked.flat_map(|command| ["-ex".to_owned(), command]).collect();
+        let asked = addresses
+            .iter()
+            .map(|address| format!("info line *{address:#x}"));
+        let commands: Vec<String> = asked
+            .flat_map(|command| ["-ex".to_owned(), command])
+            .collect();
         let fixed = ["-batch", "-nx", program.to_str().unwrap()].map(str::to_owned);
-        let answers = String::from_utf8(tool("gdb", fixed.into_iter().chain(commands)).stdout).unwrap();
+        let answers =
+            String::from_utf8(tool("gdb", fixed.into_iter().chain(commands)).stdout).unwrap();
         let is_answer = |line: &&str| line.starts_with("Line ") || line.starts_with("No line ");
         let answers: Vec<&str> = answers.lines().filter(is_answer).collect();
         assert_eq!(answers.len(), addresses.len(), "{name}");
         let mut same = 0;
-        for ((address, our), their) in addresses.iter().zip(ours(&program, &addresses)).zip(answers) {
+        for ((address, our), their) in addresses
+            .iter()
+            .zip(ours(&program, &addresses))
+            .zip(answers)
+        {
             // Line 12 of "work.c" starts at address 0x… <leaf+4> and ends at …
-            let line: u64 = their.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+            let line: u64 = their
+                .split_whitespace()
+                .nth(1)
+                .and_then(|word| word.parse().ok())
+                .unwrap_or(0);
             same += usize::from(our[0].line == line);
             let outermost = our.last().unwrap();
             if line != 0 && !outermost.name.is_empty() {
                 let symbol = their.split(['<', '>', '+']).nth(1).unwrap();
-                assert_eq!(outermost.name, symbol.split('.').next().unwrap(), "{name} at {address:#x}: {their}");
+                assert_eq!(
+                    outermost.name,
+                    symbol.split('.').next().unwrap(),
+                    "{name} at {address:#x}: {their}"
+                );
             }
         }
-        assert!(same * 5 >= addresses.len() * 4, "{name}: {same} of {} lines", addresses.len());
+        assert!(
+            same * 5 >= addresses.len() * 4,
+            "{name}: {same} of {} lines",
+            addresses.len()
+        );
     }
 }
 

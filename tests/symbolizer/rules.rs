@@ -2,10 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rawstack_format::id::FrameIndex;
 use rawstack_format::record::{FrameKind, Sample};
+use rawstack_symbolizer::debug_file::elf::ElfFile;
+use rawstack_symbolizer::debug_file::identity::content_hash;
 use serde_json::Value;
 
 use super::archive::{Archive, golden_module};
@@ -34,7 +36,7 @@ fn names(answer: &Value) -> Vec<&str> {
 }
 
 /// Link `source` into a fixed place without anything else.
-fn assemble(name: &str, source: &str, options: &[&str]) -> std::path::PathBuf {
+fn assemble(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let folder = fixtures::folder();
     let (input, output) = (folder.join(format!("{name}.s")), folder.join(name));
     fs::write(&input, source).unwrap();
@@ -137,7 +139,7 @@ fn dead_functions_at_zero() {
             .into_iter()
             .chain([program.as_os_str(), dead.as_os_str(), live.as_os_str()]),
     );
-    let file = rawstack_symbolizer::debug_file::elf::ElfFile::open(&program).unwrap();
+    let file = ElfFile::open(&program).unwrap();
     let text = file.section(".text").unwrap();
     for address in text.svma..text.svma + text.size {
         let answer = symbolize_many(&program, address);
@@ -151,7 +153,7 @@ fn symbolize_many(program: &Path, address: u64) -> Value {
     static ALL: OnceLock<Mutex<HashMap<u64, Value>>> = OnceLock::new();
     let mut all = ALL.get_or_init(Mutex::default).lock().unwrap();
     if all.is_empty() {
-        let file = rawstack_symbolizer::debug_file::elf::ElfFile::open(program).unwrap();
+        let file = ElfFile::open(program).unwrap();
         let text = file.section(".text").unwrap();
         let input: String = (text.svma..text.svma + text.size)
             .map(|address| format!("{address:x}\n"))
@@ -332,7 +334,7 @@ fn by_content_hash() {
         bare.as_os_str(),
     ];
     tool("objcopy", remove);
-    let hash = rawstack_symbolizer::debug_file::identity::content_hash(&fs::read(&bare).unwrap());
+    let hash = content_hash(&fs::read(&bare).unwrap());
     let mut archive = Archive::new();
     archive.process(1, "golden", "/");
     let mut module = golden_module();

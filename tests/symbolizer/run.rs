@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 /// What a run gave.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(crate) fn with_input(folder: &Path, args: &[&str], input: &str) -> Ran {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
-    let feed = std::thread::spawn(move || {
+    let feed = thread::spawn(move || {
         // A program that does not read its input closes it.
         let _ = stdin.write_all(input.as_bytes());
     });

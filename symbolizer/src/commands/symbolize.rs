@@ -16,6 +16,7 @@ use rawstack_symbolizer::resolve::{KernelSymbolTable, Query};
 
 use super::{locator, symbolizer};
 use crate::args::SymbolizeArgs;
+use rawstack_format::record::Segment;
 
 /// Numbers that are resolved together; a longer input is worked on in pieces.
 const BATCH: usize = 1 << 20;
@@ -129,7 +130,7 @@ fn name(
     out: &mut dyn Write,
 ) -> Result<()> {
     // Addresses need no segments: one that maps all of them to themselves keeps a debug file's lie about offsets out.
-    let identity = rawstack_format::record::Segment {
+    let identity = Segment {
         file_size: u64::MAX,
         flags: 1,
         ..Default::default()

@@ -1,5 +1,8 @@
 //! Distinct modules, frames and stacks of all archives, as a prefix tree. Knows no samples.
 
+use std::fmt;
+use std::iter;
+
 use foldhash::HashMap;
 use rawstack_format::id::{Addr, BuildId, FileOffset};
 use rawstack_format::record::{Frame, FrameKind, Module, ModuleKind};
@@ -83,8 +86,8 @@ pub struct StackTree {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ModuleKey(ModuleKind, Option<u32>, Identity);
 
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Identity")
     }
 }
@@ -198,7 +201,7 @@ impl StackTree {
     pub fn stack(&self, leaf: NodeId) -> impl Iterator<Item = FrameId> + '_ {
         let mut next = leaf;
         let mut left = self.nodes.len();
-        std::iter::from_fn(move || {
+        iter::from_fn(move || {
             left = left.checked_sub(1)?;
             let &(parent, frame) = self.nodes.get(next.index())?;
             next = parent;
