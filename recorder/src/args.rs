@@ -81,6 +81,16 @@ pub struct Args {
         help_heading = "Stacks"
     )]
     max_frames: u32,
+    /// Which of the kernel's symbols to put into the archive: those of kernel
+    /// frames, or all (half a megabyte)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "seen",
+        help_heading = "Output"
+    )]
+    kernel_symbols: KernelSymbolsArg,
     /// Stop after this time: 10s, 5m, 500ms
     #[arg(short, long, value_name = "TIME", help_heading = "End")]
     duration: Option<String>,
@@ -113,6 +123,12 @@ enum UserStacksArg {
     Immediate,
     /// Not at all
     Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KernelSymbolsArg {
+    Seen,
+    All,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -177,6 +193,7 @@ impl Args {
                 Some(UserStacksArg::Off) => UserStacks::Off,
             },
             kernel_stacks: self.kernel_stacks == Switch::On,
+            all_kernel_symbols: self.kernel_symbols == KernelSymbolsArg::All,
             max_frames: self.max_frames,
             duration,
             output: self.output.unwrap_or_else(default_output),

@@ -24,6 +24,8 @@ pub(crate) struct Cut {
     pub(crate) counters: Counters,
     /// It is the first of an epoch.
     pub(crate) starts_epoch: bool,
+    /// Rows of the kernel symbols that its frames need and none before it in the epoch did.
+    pub(crate) symbols: Vec<u32>,
 }
 
 /// What waits for a user half.
@@ -310,6 +312,7 @@ impl Assembler {
                 batch,
                 counters: self.counters,
                 starts_epoch,
+                symbols: self.epoch.take_symbols(),
             });
             self.batches += 1;
         }

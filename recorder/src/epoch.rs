@@ -1,6 +1,6 @@
 //! One epoch's rows: what the archive needs to know of a stack is put into the batch when it is first used.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::rc::Rc;
 
@@ -32,6 +32,9 @@ pub(crate) struct Epoch {
     threads: HashMap<u32, u32>,
     /// Program and first address of the mappings that were written, with their times.
     mappings: HashMap<(u32, u64), u64>,
+    /// Rows of kernel symbols that cover frames of this epoch, and those of them that are not yet written.
+    symbols: HashSet<u32>,
+    new_symbols: Vec<u32>,
 }
 
 impl Epoch {
@@ -200,6 +203,9 @@ impl Epoch {
                 offset,
                 ..
             } = row;
+            if matches!(row.kind, FrameKind::KernelLeaf | FrameKind::KernelCaller) {
+                self.put_symbols(world, raw);
+            }
             self.batch.frames.push(Frame {
                 kind,
                 address,
@@ -221,6 +227,24 @@ impl Epoch {
             });
         }
         node.index
+    }
+
+    /// The call before a return address may belong to the symbol before: both are covered.
+    fn put_symbols(&mut self, world: &World, address: u64) {
+        let (at, before) = (
+            world.kernel.symbols_at(address),
+            world.kernel.symbols_at(address.wrapping_sub(1)),
+        );
+        for row in at.chain(before) {
+            if self.symbols.insert(row) {
+                self.new_symbols.push(row);
+            }
+        }
+    }
+
+    /// Kernel symbols that the batches cut since need, not yet taken.
+    pub(crate) fn take_symbols(&mut self) -> Vec<u32> {
+        mem::take(&mut self.new_symbols)
     }
 
     fn put_module(&mut self, world: &World, number: ModuleNumber) -> ModuleIndex {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 
 use rawstack_format::id::BuildId;
 use rawstack_format::record::{KernelModule, KernelSymbol, KernelSymbols, Vdso};
@@ -37,6 +38,7 @@ pub(crate) struct KernelMap {
     etext: u64,
     modules: Vec<(u64, KernelModule)>,
     bpf: BTreeMap<u64, (u64, String)>,
+    symbols: SymbolTable,
     version: u32,
 }
 
@@ -97,34 +99,20 @@ impl KernelMap {
         self.stext == 0
     }
 
-    /// Read it, with all text symbols in parts that fit a chunk.
-    pub(crate) fn read() -> (Self, Vec<KernelSymbols>) {
+    /// Read it.
+    pub(crate) fn read() -> Self {
         let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
         let mut map = Self {
             build_id: build_id_in_notes(&notes),
             modules: modules(),
             ..Self::default()
         };
-        let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let symbols = map.read_symbols(&text);
-        drop(text);
-        let whole = KernelSymbols {
-            build_id: map.build_id.clone(),
-            text_size: map.etext.wrapping_sub(map.stext),
-            symbols,
-            ..KernelSymbols::default()
-        };
-        let parts = if map.is_hidden() {
-            Vec::new()
-        } else {
-            whole.split()
-        };
-        (map, parts)
+        map.read_symbols(&fs::read_to_string("/proc/kallsyms").unwrap_or_default());
+        map
     }
 
     /// Take the text symbols out of kallsyms' text.
-    fn read_symbols(&mut self, text: &str) -> Vec<KernelSymbol> {
-        let mut symbols = Vec::new();
+    fn read_symbols(&mut self, text: &str) {
         let lines = || text.lines().filter_map(KallsymsLine::parse);
         let address_of = |name| {
             lines()
@@ -133,32 +121,70 @@ impl KernelMap {
         };
         self.stext = address_of("_stext");
         if self.stext == 0 {
-            return symbols;
+            return;
         }
         self.etext = address_of("_etext");
         for line in lines().filter(|line| matches!(line.kind, b't' | b'T' | b'w' | b'W')) {
-            let start = match line.module {
-                "" => self.stext,
+            let owner = match line.module {
+                "" => Owner::KERNEL,
                 "bpf" => {
                     let name = line.name.to_owned();
                     self.bpf.insert(line.address, (MAX_BPF_PROGRAM, name));
-                    line.address
+                    continue;
                 }
-                name => match self.modules.iter().find(|(_, module)| module.name == name) {
-                    Some((start, _)) => *start,
+                name => match self
+                    .modules
+                    .iter()
+                    .position(|(_, module)| module.name == name)
+                {
+                    Some(number) => Owner::module(number),
                     None => continue,
                 },
             };
-            symbols.push(KernelSymbol {
-                offset: line.address.wrapping_sub(start),
-                kind: line.kind,
-                module: line.module.to_owned(),
-                name: line.name.to_owned(),
-            });
+            self.symbols.push(line.address, line.kind, owner, line.name);
         }
+        self.symbols.sort();
         self.end_bpf_programs();
+    }
+
+    /// All text symbols, in parts that fit a chunk.
+    pub(crate) fn all_symbols(&self) -> Vec<KernelSymbols> {
+        let all = self.symbols_record((0..self.symbols.len()).collect());
+        if self.is_hidden() {
+            Vec::new()
+        } else {
+            all.split()
+        }
+    }
+
+    /// The symbols of these rows.
+    pub(crate) fn symbols_record(&self, rows: Vec<u32>) -> KernelSymbols {
+        let symbol = |row| {
+            let (address, kind, owner, name) = self.symbols.get(row)?;
+            let module = owner.number().and_then(|number| self.modules.get(number));
+            let start = module.map_or(self.stext, |module| module.0);
+            Some(KernelSymbol {
+                offset: address.wrapping_sub(start),
+                kind,
+                module: module
+                    .map(|module| module.1.name.clone())
+                    .unwrap_or_default(),
+                name: name.to_owned(),
+            })
+        };
+        let mut symbols: Vec<_> = rows.into_iter().filter_map(symbol).collect();
         symbols.sort_by(|a, b| (&a.module, a.offset).cmp(&(&b.module, b.offset)));
-        symbols
+        KernelSymbols {
+            build_id: self.build_id.clone(),
+            text_size: self.etext.wrapping_sub(self.stext),
+            symbols,
+            ..KernelSymbols::default()
+        }
+    }
+
+    /// The rows of the symbols that cover `address`: all names of the place.
+    pub(crate) fn symbols_at(&self, address: u64) -> Range<u32> {
+        self.symbols.covering(address)
     }
 
     /// kallsyms tells no lengths: a BPF program ends where the next begins.
@@ -171,6 +197,64 @@ impl KernelMap {
                 *length = (*length).min(next - start);
             }
         }
+    }
+}
+
+/// Whose a symbol is: 0 the kernel's, else the module's of that number and one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner(u16);
+
+impl Owner {
+    const KERNEL: Self = Self(0);
+
+    fn module(number: usize) -> Self {
+        Self(u16::try_from(number + 1).unwrap_or(u16::MAX))
+    }
+
+    fn number(self) -> Option<usize> {
+        usize::from(self.0).checked_sub(1)
+    }
+}
+
+/// Text symbols by address: a hundred thousand in a few megabytes.
+#[derive(Debug, Default)]
+struct SymbolTable {
+    /// Address, position of the name in `names`, its length, type letter, owner.
+    rows: Vec<(u64, u32, u16, u8, Owner)>,
+    names: String,
+}
+
+impl SymbolTable {
+    fn push(&mut self, address: u64, kind: u8, owner: Owner, name: &str) {
+        if let (Ok(at), Ok(length)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) {
+            self.rows.push((address, at, length, kind, owner));
+            self.names.push_str(name);
+        }
+    }
+
+    fn sort(&mut self) {
+        self.rows.sort_by_key(|row| row.0);
+        self.rows.shrink_to_fit();
+        self.names.shrink_to_fit();
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
+    }
+
+    fn get(&self, row: u32) -> Option<(u64, u8, Owner, &str)> {
+        let &(address, at, length, kind, owner) = self.rows.get(row as usize)?;
+        let name = self.names.get(at as usize..)?.get(..usize::from(length))?;
+        Some((address, kind, owner, name))
+    }
+
+    /// Rows of the last address that is not behind `address`.
+    fn covering(&self, address: u64) -> Range<u32> {
+        let end = self.rows.partition_point(|row| row.0 <= address);
+        let last = end.checked_sub(1).and_then(|last| self.rows.get(last));
+        let start = last.map_or(end, |last| self.rows.partition_point(|row| row.0 < last.0));
+        let row = |at| u32::try_from(at).unwrap_or(u32::MAX);
+        row(start)..row(end)
     }
 }
 
@@ -267,7 +351,7 @@ mod tests {
     #[test]
     fn places() {
         let mut map = KernelMap::default();
-        let symbols = map.read_symbols(KALLSYMS);
+        map.read_symbols(KALLSYMS);
         assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Kernel(0x18));
         assert_eq!(
             map.locate(0xffff_ffff_c000_10ff),
@@ -281,25 +365,45 @@ mod tests {
             map.locate(0xffff_ffff_8000_0000),
             Place::Unknown(0u64.wrapping_sub(0x100_0000))
         );
-        assert!(
-            symbols
-                .iter()
-                .all(|symbol| symbol.offset < 0x10000 && symbol.name != "data")
+        let symbols = map.all_symbols().swap_remove(0).symbols;
+        let names: Vec<_> = symbols
+            .iter()
+            .map(|symbol| (symbol.offset, symbol.name.as_str()))
+            .collect();
+        assert_eq!(
+            names,
+            [(0, "_stext"), (0, "_text"), (0x10, "a"), (0x1000, "_etext")]
         );
+    }
+
+    /// Check that a place is covered by all names of the last address at or before it, and by none before the first.
+    #[test]
+    fn covering() {
+        let mut map = KernelMap::default();
+        map.read_symbols(KALLSYMS);
+        let names = |address| {
+            let record = map.symbols_record(map.symbols_at(address).collect());
+            record
+                .symbols
+                .into_iter()
+                .map(|symbol| symbol.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(0xffff_ffff_8100_000f), ["_stext", "_text"]);
+        assert_eq!(names(0xffff_ffff_8100_0010), ["a"]);
+        assert_eq!(names(0xffff_ffff_80ff_ffff), Vec::<String>::new());
     }
 
     /// Check that a kernel that hides its addresses gives no symbols and no places.
     #[test]
     fn hidden() {
         let mut map = KernelMap::default();
-        assert_eq!(
-            map.read_symbols(
-                &KALLSYMS
-                    .replace("ffffffff", "00000000")
-                    .replace("81000", "00000")
-            ),
-            []
+        map.read_symbols(
+            &KALLSYMS
+                .replace("ffffffff", "00000000")
+                .replace("81000", "00000"),
         );
+        assert_eq!(map.all_symbols(), []);
         assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Hidden);
     }
 

@@ -27,6 +27,5 @@ pub use args::Args;
 pub use command::{become_command, exit_code};
 pub use error::{Error, Result};
 pub use options::{Options, Target, UserStacks};
-pub use output::Written;
 pub use record::record;
 pub use summary::Summary;

@@ -19,12 +19,15 @@ use crate::process::Mapping;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ModuleNumber(pub(crate) u32);
 
+/// Major and minor device number, inode.
+type FileNumber = (u32, u32, u64);
+
 /// What tells two modules apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
     BuildId(BuildId),
     /// Device, inode and path of a file without a build ID, or one that could not be read.
-    File((u32, u32, u64), Rc<[u8]>),
+    File(FileNumber, Rc<[u8]>),
     Kernel,
     KernelModule(usize),
     BpfProgram(String),
@@ -39,7 +42,7 @@ pub(crate) struct Modules {
     modules: Vec<Module>,
     by_identity: HashMap<Identity, ModuleNumber>,
     /// Files looked at, so that each is opened once: device, inode, path.
-    by_file: HashMap<(u32, u32, u64, Rc<[u8]>), ModuleNumber>,
+    by_file: HashMap<(FileNumber, Rc<[u8]>), ModuleNumber>,
 }
 
 impl Modules {
@@ -96,15 +99,13 @@ impl Modules {
         {
             return *number;
         }
-        let (major, minor, inode) = mapping.file;
-        let file_key = (major, minor, inode, Rc::clone(path));
-        if inode != 0
-            && let Some(number) = self.by_file.get(&file_key)
-        {
+        let file_key = (mapping.file, Rc::clone(path));
+        let is_known = mapping.file.2 != 0;
+        if is_known && let Some(number) = self.by_file.get(&file_key) {
             return *number;
         }
         let number = self.of_file(pid, mapping);
-        if inode != 0 {
+        if is_known {
             self.by_file.insert(file_key, number);
         }
         number
@@ -217,7 +218,7 @@ fn is_mapped(file: &File, mapping: &Mapping) -> bool {
         .is_ok_and(|meta| device_and_inode(&meta) == mapping.file)
 }
 
-fn device_and_inode(meta: &Metadata) -> (u32, u32, u64) {
+fn device_and_inode(meta: &Metadata) -> FileNumber {
     (
         rustix::fs::major(meta.dev()),
         rustix::fs::minor(meta.dev()),

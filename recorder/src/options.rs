@@ -43,6 +43,8 @@ pub struct Options {
     pub user_stacks: UserStacks,
     /// Whether kernel stacks are taken.
     pub kernel_stacks: bool,
+    /// Whether all kernel symbols go into the archive, not only those of kernel frames.
+    pub all_kernel_symbols: bool,
     /// User frames that are kept at most.
     pub max_frames: u32,
     /// When to stop by itself.

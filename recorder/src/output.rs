@@ -7,21 +7,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rawstack_format::record::Record;
-use rawstack_format::{ArchiveFile, Counters, Kind, Writer, WriterOptions};
+use rawstack_format::{ArchiveFile, Counters, Writer, WriterOptions};
 
 use crate::error::{Error, Result};
 
 /// Records that may wait for the disk: a few megabytes.
 const QUEUE: usize = 16;
-
-/// What was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Length of the archive, in bytes.
-    pub bytes: u64,
-    /// Of these, the kernel's symbols: once a file, whatever the number of samples.
-    pub kernel_symbol_bytes: u64,
-}
 
 /// Where an archive goes.
 #[derive(Debug)]
@@ -84,7 +75,7 @@ impl Write for Sink {
 pub(crate) struct Output {
     path: PathBuf,
     queue: SyncSender<(Record, Counters)>,
-    thread: JoinHandle<rawstack_format::Result<Written>>,
+    thread: JoinHandle<rawstack_format::Result<u64>>,
 }
 
 impl Output {
@@ -124,8 +115,8 @@ impl Output {
         self.queue.send((record, counters)).is_ok()
     }
 
-    /// Write what waits, bring it to the disk, end the archive.
-    pub(crate) fn finish(self) -> Result<Written> {
+    /// Write what waits, bring it to the disk, end the archive: its length in bytes.
+    pub(crate) fn finish(self) -> Result<u64> {
         drop(self.queue);
         match self.thread.join() {
             Ok(result) => result.map_err(|error| Error::Archive {
@@ -140,21 +131,14 @@ impl Output {
 fn write_all(
     mut writer: Writer<Sink>,
     records: &Receiver<(Record, Counters)>,
-) -> rawstack_format::Result<Written> {
-    let mut written = Written::default();
+) -> rawstack_format::Result<u64> {
     loop {
         match records.recv_timeout(Duration::from_secs(1)) {
-            Ok((record, counters)) => {
-                let chunk = writer.write(&record, counters)?;
-                if chunk.kind == Kind::KERNEL_SYMBOLS {
-                    written.kernel_symbol_bytes += chunk.len_in_file();
-                }
-            }
+            Ok((record, counters)) => _ = writer.write(&record, counters)?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         writer.get_mut().sync_if_due()?;
     }
-    written.bytes = writer.finish()?.end()?;
-    Ok(written)
+    writer.finish()?.end()
 }

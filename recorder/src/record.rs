@@ -66,7 +66,7 @@ fn mode_name(mode: Capture) -> (&'static str, Mode) {
 }
 
 /// The kernel's map and symbols, read beside everything else: it takes a while.
-type KernelReader = JoinHandle<(KernelMap, Vec<KernelSymbols>)>;
+type KernelReader = JoinHandle<KernelMap>;
 
 /// A recording that runs.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ fn run(
     if let Some(command) = command.as_deref() {
         command.release()?;
     }
-    let (map, symbols) = kernel_reader.join().unwrap_or_default();
+    let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
     let recording = Recording {
         host: host::facts(cpus.len(), map.build_id.as_ref()),
@@ -145,7 +145,7 @@ fn run(
         recording,
         failed: false,
     };
-    session.begin(symbols)?;
+    session.begin()?;
     session.read_until_end(&mut waker, start, command.as_deref_mut())?;
     programs.stop()?;
     session.settle(&mut waker)?;
@@ -197,7 +197,7 @@ fn add_targets(
 
 impl Session<'_> {
     /// Write what stands at the beginning, and learn what runs already.
-    fn begin(&mut self, symbols: Vec<KernelSymbols>) -> Result<()> {
+    fn begin(&mut self) -> Result<()> {
         self.send(Record::Recording(self.recording.clone()));
         let modules: Vec<_> = self.assembler.world.kernel.modules().cloned().collect();
         if !modules.is_empty() {
@@ -206,8 +206,10 @@ impl Session<'_> {
         if let Some(vdso) = kernel::vdso() {
             self.send(Record::Vdso(vdso));
         }
-        for part in symbols {
-            self.send(Record::KernelSymbols(part));
+        if self.options.all_kernel_symbols {
+            for part in self.assembler.world.kernel.all_symbols() {
+                self.send(Record::KernelSymbols(part));
+            }
         }
         match &self.options.target {
             Target::All => self.assembler.world.processes.read_all(),
@@ -228,11 +230,22 @@ impl Session<'_> {
             batch,
             counters,
             starts_epoch,
+            symbols,
         } in self.assembler.take_cuts()
         {
             if starts_epoch && batch.epoch > 0 {
                 self.recording.epoch = batch.epoch;
                 self.send(Record::Recording(self.recording.clone()));
+            }
+            if !symbols.is_empty() && !self.options.all_kernel_symbols {
+                // A part's symbols fit a chunk, whatever their number: numbered as parts only where they are all.
+                for part in self.assembler.world.kernel.symbols_record(symbols).split() {
+                    self.send(Record::KernelSymbols(KernelSymbols {
+                        part: 0,
+                        parts: 0,
+                        ..part
+                    }));
+                }
             }
             self.failed |= !self.output.send(Record::Batch(batch), counters);
         }
@@ -402,7 +415,7 @@ impl Session<'_> {
                 .map(|module| module.path.clone())
                 .collect(),
             kernel_hidden: world.kernel.is_hidden(),
-            written: self.output.finish()?,
+            bytes: self.output.finish()?,
             command_status,
         })
     }

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use rawstack_format::record::{Drop, State};
 
-use crate::output::Written;
-
 /// A recording that has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -39,8 +37,8 @@ pub struct Summary {
     pub without_build_id: Vec<String>,
     /// The kernel hid its addresses.
     pub kernel_hidden: bool,
-    /// Bytes.
-    pub written: Written,
+    /// Length of the archive, in bytes.
+    pub bytes: u64,
     /// Exit status of the command as from `wait`.
     pub command_status: Option<i32>,
 }
@@ -50,7 +48,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -59,12 +57,9 @@ fn grouped(number: u64) -> String {
 }
 
 impl Summary {
-    /// Bytes of the archive for each sample, the kernel's symbols left out: those are there once.
     fn bytes_per_sample(&self) -> f64 {
-        let bytes = self.written.bytes - self.written.kernel_symbol_bytes;
-        // Exact up to 2⁵³ bytes.
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-        let ratio = bytes as f64 / self.samples.max(1) as f64;
+        let ratio = self.bytes as f64 / self.samples.max(1) as f64;
         ratio
     }
 
@@ -149,19 +144,10 @@ impl Display for Summary {
                 "kernel      its addresses are hidden (kernel.kptr_restrict, CAP_SYSLOG): no kernel names"
             )?;
         }
-        let Written {
-            bytes,
-            kernel_symbol_bytes,
-        } = self.written;
-        let symbols = grouped(kernel_symbol_bytes);
         writeln!(
             f,
-            "archive     {} bytes, {symbols} of them the kernel's symbols",
-            grouped(bytes)
-        )?;
-        writeln!(
-            f,
-            "            {:.2} bytes a sample beside those",
+            "archive     {} bytes, {:.2} a sample",
+            grouped(self.bytes),
             self.bytes_per_sample()
         )?;
         write!(f, "look at it  rawstack report {}", self.path.display())
@@ -187,10 +173,7 @@ mod tests {
             }],
             modules: 5,
             without_build_id: ["/a", "/b", "/c", "/d"].map(str::to_owned).to_vec(),
-            written: Written {
-                bytes: 41_000,
-                kernel_symbol_bytes: 1_000,
-            },
+            bytes: 41_000,
             ..Summary::default()
         };
         let text = summary.to_string();
@@ -199,8 +182,7 @@ mod tests {
             "12,346 reserved: 12,345 complete, 1 dropped",
             "1 buffer-full within 0.1 s",
             "5, 4 without build ID (/a, /b, /c, …)",
-            "41,000 bytes",
-            "3.24 bytes a sample",
+            "41,000 bytes, 3.32 a sample",
             "rawstack report x.rawstack",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");

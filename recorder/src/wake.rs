@@ -9,7 +9,7 @@ use std::{io, result};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level};
 
 use crate::error::{Error, Result};
@@ -42,7 +42,8 @@ impl Waker {
                 usize::try_from(signal).unwrap_or(1),
             )?;
         }
-        for signal in [SIGINT, SIGTERM, SIGCHLD] {
+        // A file that grows over its limit is an error of that write, not the end of this process.
+        for signal in [SIGINT, SIGTERM, SIGCHLD, SIGXFSZ] {
             low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;

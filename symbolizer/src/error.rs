@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::result;
 
 use rayon::ThreadPoolBuildError;
 
 /// Result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = result::Result<T, Error>;
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]

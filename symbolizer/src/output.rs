@@ -1,5 +1,6 @@
 //! Where output goes, and what a closed pipe means.
 
+use std::error;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -25,7 +26,7 @@ pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
 
 /// Whether `error` comes from a reader that went away, which is its right.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let closed = |cause: &(dyn std::error::Error + 'static)| {
+    let closed = |cause: &(dyn error::Error + 'static)| {
         let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
         let json = cause
             .downcast_ref::<serde_json::Error>()

@@ -1,5 +1,6 @@
 //! Profile → profile with names: files are found, all distinct offsets resolved at once, and put back into frames.
 
+use std::mem;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
@@ -9,7 +10,7 @@ use rawstack_format::record::{Module, ModuleKind, State, Vdso};
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use crate::debug_file::mmap::FileBytes;
-use crate::profile::tree::TreeFrame;
+use crate::profile::tree::{TreeFrame, shown_path};
 use crate::profile::{Profile, ThreadFacts};
 use crate::resolve::file_offset::lookup_offset;
 use crate::resolve::trampoline::Trampolines;
@@ -18,6 +19,9 @@ use crate::resolve::{
 };
 use crate::symbolized::{FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
 use crate::text::{StringId, clean};
+
+/// What stands for the module of a frame that belongs to none.
+const UNKNOWN: &str = "[unknown]";
 
 /// Called with what is done (`false`: files of a module found, `true`: a module resolved).
 pub type Progress<'p> = dyn Fn(bool) + Sync + 'p;
@@ -117,14 +121,16 @@ struct Builder {
     out: SymbolizedProfile,
     /// Path, short name and reasons of each module.
     shown: Vec<(StringId, String, HashMap<UnresolvedReason, u64>)>,
+    /// Frames that belong to no module, by reason.
+    homeless: HashMap<UnresolvedReason, u64>,
     index: HashMap<SymbolizedFrame, u32>,
 }
 
 impl Builder {
     fn modules(&mut self, profile: &Profile, files: &[ModuleFiles]) {
-        self.out.strings = std::mem::take(&mut self.symbols.strings);
+        self.out.strings = mem::take(&mut self.symbols.strings);
         for (index, ((_, module), files)) in profile.tree.modules().iter().zip(files).enumerate() {
-            let path = module_path(module);
+            let path = shown_path(module);
             let found = files.files.iter().map(|(rule, file)| FoundFile {
                 rule: rule.name(),
                 path: clean(&file.path.to_string_lossy()).into_owned(),
@@ -163,12 +169,24 @@ impl Builder {
             };
             self.out.addresses.push(address);
         }
-        for (module, (_, _, reasons)) in self.out.modules.iter_mut().zip(&self.shown) {
-            module.unresolved = reasons
+        let sorted = |reasons: &HashMap<UnresolvedReason, u64>| {
+            let mut rows: Vec<_> = reasons
                 .iter()
                 .map(|(&reason, &count)| (reason, count))
                 .collect();
-            module.unresolved.sort_unstable();
+            rows.sort_unstable();
+            rows
+        };
+        for (module, (_, _, reasons)) in self.out.modules.iter_mut().zip(&self.shown) {
+            module.unresolved = sorted(reasons);
+        }
+        if !self.homeless.is_empty() {
+            self.out.modules.push(ModuleSymbols {
+                path: UNKNOWN.to_owned(),
+                frames: self.homeless.values().sum(),
+                unresolved: sorted(&self.homeless),
+                ..ModuleSymbols::default()
+            });
         }
     }
 
@@ -207,12 +225,21 @@ impl Builder {
             }
             Err(_) => Vec::new(),
         };
-        if frames.is_empty() {
+        if let []
+        | [
+            SymbolizedFrame {
+                name: StringId::NONE,
+                inlined: false,
+                ..
+            },
+        ] = frames[..]
+        {
+            let place = frames.first().map_or(base.place, |frame| frame.place);
             let reason = match answer {
                 Ok(answer) => answer.reason.unwrap_or(UnresolvedReason::NoSymbol),
                 Err(reason) => reason,
             };
-            return vec![self.unresolved(frame, base, reason)];
+            return vec![self.unresolved(frame, SymbolizedFrame { place, ..base }, reason)];
         }
         frames.into_iter().map(|named| self.intern(named)).collect()
     }
@@ -247,11 +274,17 @@ impl Builder {
                 *reasons.entry(reason).or_default() += 1;
                 format!("{short}+{:#x}", frame.offset.0)
             }
-            None if frame.lost => "[lost]".to_owned(),
-            None => format!("{:#x}", frame.address.0),
+            None => {
+                *self.homeless.entry(reason).or_default() += 1;
+                if frame.lost {
+                    "[lost]".to_owned()
+                } else {
+                    format!("{:#x}", frame.address.0)
+                }
+            }
         };
         let module = match base.module {
-            StringId::NONE => self.out.strings.intern("[unknown]"),
+            StringId::NONE => self.out.strings.intern(UNKNOWN),
             module => module,
         };
         let name = self.out.strings.intern(&name);
@@ -334,20 +367,5 @@ fn cleaned(thread: &ThreadFacts) -> ThreadFacts {
         process_comm,
         cgroup,
         ..*thread
-    }
-}
-
-/// What a module is called: its path, or a name in brackets for what has none.
-fn module_path(module: &Module) -> String {
-    let path = clean(&module.path);
-    match module.kind {
-        ModuleKind::Kernel => "[kernel]".to_owned(),
-        ModuleKind::Vdso => "[vdso]".to_owned(),
-        ModuleKind::KernelModule | ModuleKind::BpfProgram => {
-            format!("[{}]", path.trim_matches(['[', ']']))
-        }
-        ModuleKind::Anonymous if path.is_empty() => "[anonymous]".to_owned(),
-        ModuleKind::Elf if path.is_empty() => "[unnamed]".to_owned(),
-        ModuleKind::Elf | ModuleKind::Anonymous => path.into_owned(),
     }
 }

@@ -16,6 +16,7 @@ use rawstack_symbolizer::resolve::{KernelSymbolTable, Query};
 
 use super::{locator, symbolizer};
 use crate::args::SymbolizeArgs;
+use rawstack_format::record::Segment;
 
 /// Numbers that are resolved together; a longer input is worked on in pieces.
 const BATCH: usize = 1 << 20;
@@ -92,6 +93,9 @@ fn find_module(args: &SymbolizeArgs) -> Result<(Module, ModuleFiles)> {
             "failed to place offsets in build ID {text}: only its debug file was found, which has no segment table; name a folder with the binary with --symbol-dir, or give --addresses"
         );
     }
+    if let Some((_, first)) = files.files.first() {
+        module.path = first.path.display().to_string();
+    }
     if let Some(code) = files.code() {
         module.segments.clone_from(&code.segments);
     }
@@ -126,7 +130,7 @@ fn name(
     out: &mut dyn Write,
 ) -> Result<()> {
     // Addresses need no segments: one that maps all of them to themselves keeps a debug file's lie about offsets out.
-    let identity = rawstack_format::record::Segment {
+    let identity = Segment {
         file_size: u64::MAX,
         flags: 1,
         ..Default::default()

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::result;
+use std::str;
 
 use object::Endianness;
 use object::elf;
@@ -227,7 +228,7 @@ impl ElfFile {
         let section = self.section(".gnu_debuglink")?;
         let content = section::content(self, section).ok()?;
         let length = content.iter().position(|&byte| byte == 0)?;
-        let name = std::str::from_utf8(content.get(..length)?).ok()?;
+        let name = str::from_utf8(content.get(..length)?).ok()?;
         let crc: [u8; 4] = content
             .get(length.checked_add(4)? & !3..)?
             .first_chunk()
@@ -287,7 +288,7 @@ fn section_row<S: SectionHeader<Endian = Endianness>>(
     Section {
         name: String::from_utf8_lossy(name.get(..64).unwrap_or(name)).into(),
         kind: row.sh_type(endian).0,
-        flags: u64::from(row.sh_flags(endian).0),
+        flags: row.sh_flags(endian).0,
         svma: row.sh_addr(endian).into(),
         offset: row.sh_offset(endian).into(),
         size: row.sh_size(endian).into(),

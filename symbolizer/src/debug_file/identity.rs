@@ -5,6 +5,7 @@ use rawstack_format::record::Module;
 use sha2::{Digest, Sha256};
 
 use super::elf::{ElfFile, PF_X};
+use rawstack_format::record::Segment;
 
 /// Bytes at the start and at the end of a file that its hash covers.
 const HASHED: usize = 4096;
@@ -37,7 +38,7 @@ pub fn is_same(module: &Module, file: &ElfFile) -> bool {
         (None, Some(hash)) => content_hash(file.bytes()) == hash,
         (None, None) => {
             let code = |segments: &[_]| -> Vec<_> {
-                let code = |segment: &&rawstack_format::record::Segment| segment.flags & PF_X != 0;
+                let code = |segment: &&Segment| segment.flags & PF_X != 0;
                 segments.iter().filter(code).copied().collect()
             };
             let recorded = code(&module.segments);

@@ -8,6 +8,7 @@ use rawstack_format::record::Module;
 use super::elf::{DebugLink, ElfFile};
 use super::identity::{is_same, tree_path};
 use super::index::FolderIndex;
+use rawstack_format::id::BuildId;
 
 /// Where distributions put debug files.
 const SYSTEM_FOLDER: &str = "/usr/lib/debug";
@@ -247,7 +248,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// Debug file and executable of a `.build-id` tree.
-fn tree_candidates(tree: &Path, build_id: &rawstack_format::id::BuildId) -> Vec<PathBuf> {
+fn tree_candidates(tree: &Path, build_id: &BuildId) -> Vec<PathBuf> {
     let Some((folder, name)) = tree_path(build_id) else {
         return Vec::new();
     };

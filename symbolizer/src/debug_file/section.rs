@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::Read;
 
 use super::elf::ElfFile;
+use flate2::bufread::ZlibDecoder;
 
 /// `SHF_COMPRESSED`.
 const COMPRESSED: u64 = 1 << 11;
@@ -145,11 +146,7 @@ fn inflate(header: CompressionHeader<'_>) -> Result<Vec<u8>, SectionError> {
         .try_reserve_exact(size)
         .map_err(|_| SectionError::TooLarge(header.size))?;
     match header.method {
-        ZLIB => fill(
-            flate2::bufread::ZlibDecoder::new(header.bytes),
-            header.size,
-            &mut plain,
-        )?,
+        ZLIB => fill(ZlibDecoder::new(header.bytes), header.size, &mut plain)?,
         ZSTD => {
             let decoder = zstd::stream::read::Decoder::with_buffer(header.bytes)
                 .map_err(|_| SectionError::Damaged)?;
@@ -175,6 +172,9 @@ fn fill(decoder: impl Read, size: u64, plain: &mut Vec<u8>) -> Result<(), Sectio
 
 #[cfg(test)]
 mod tests {
+    use flate2::read::ZlibEncoder;
+    use zstd::bulk;
+
     use super::*;
 
     /// Check that a size beyond the limits is refused before anything is allocated.
@@ -196,10 +196,10 @@ mod tests {
     fn both_methods() {
         let plain = b"names names names names".repeat(50);
         let mut zlib = Vec::new();
-        flate2::read::ZlibEncoder::new(&plain[..], flate2::Compression::fast())
+        ZlibEncoder::new(&plain[..], flate2::Compression::fast())
             .read_to_end(&mut zlib)
             .unwrap();
-        let zst = zstd::bulk::compress(&plain, 3).unwrap();
+        let zst = bulk::compress(&plain, 3).unwrap();
         for (method, bytes) in [(ZLIB, &zlib), (ZSTD, &zst)] {
             let size = plain.len() as u64;
             assert_eq!(

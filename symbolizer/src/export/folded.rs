@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::profile::ThreadId;
 use crate::report::NameFilter;
 use crate::symbolized::{Stack, SymbolizedProfile};
 
@@ -32,7 +33,7 @@ pub fn fold(profile: &SymbolizedProfile, names: &NameFilter) -> BTreeMap<String,
     folded
 }
 
-fn root(profile: &SymbolizedProfile, thread: crate::profile::ThreadId) -> String {
+fn root(profile: &SymbolizedProfile, thread: ThreadId) -> String {
     let comm = profile
         .thread(thread)
         .map_or("", |thread| thread.comm.as_str());

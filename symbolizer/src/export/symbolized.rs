@@ -87,7 +87,12 @@ pub fn write_text(named: &NamedNumber<'_>, inlines: bool, out: &mut dyn Write) -
             .file
             .get()
             .map_or("??", |file| strings.get(file));
-        out.write_all(strings.get(frame.name).as_bytes())?;
+        let name = strings.get(frame.name);
+        out.write_all(if name.is_empty() {
+            b"??"
+        } else {
+            name.as_bytes()
+        })?;
         write!(out, " at {file}:{}", frame.place.line)?;
         if frame.place.column != 0 {
             write!(out, ":{}", frame.place.column)?;

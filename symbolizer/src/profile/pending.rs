@@ -105,6 +105,8 @@ impl JoinQueue {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     fn sample(id: u64, owner: u64, state: State, kernel_cut: bool) -> Joined {
@@ -139,7 +141,7 @@ mod tests {
         };
         queue.complete(&completion, NodeId(9));
         queue.complete(&completion, NodeId(9));
-        let out: Vec<_> = std::iter::from_fn(|| queue.pop(false))
+        let out: Vec<_> = iter::from_fn(|| queue.pop(false))
             .map(|s| (s.row.id.0, s.row.state, s.user.0))
             .collect();
         assert_eq!(
@@ -159,7 +161,7 @@ mod tests {
         let mut queue = JoinQueue::default();
         queue.push(sample(1, 1, State::Pending, false));
         queue.push(sample(2, 1, State::Pending, false));
-        let out: Vec<_> = std::iter::from_fn(|| queue.pop(true))
+        let out: Vec<_> = iter::from_fn(|| queue.pop(true))
             .map(|s| s.row.state)
             .collect();
         assert_eq!(out, [State::Pending, State::Pending]);

@@ -83,9 +83,12 @@ impl Summary {
         self.end.map_or(self.last_ns, |end| end.end_ns)
     }
 
-    /// IDs that were reserved: as the recorder counted them, or as the last chunk says.
+    /// IDs that were reserved: as the recorder counted them, or as the last frames say.
     pub fn reserved(&self) -> u64 {
-        self.end.map_or(self.counters.ids, |end| end.reserved)
+        let behind = self.damage.gaps.iter().filter(|gap| gap.next_seq.is_none());
+        let cut = behind.fold(0, |sum: u64, gap| sum.saturating_add(gap.lost_ids));
+        self.end
+            .map_or(self.counters.ids.saturating_add(cut), |end| end.reserved)
     }
 
     /// All IDs that rows and drops account for.
@@ -151,10 +154,13 @@ impl Summary {
                 damage.gap_count - damage.gaps.len() as u64
             ));
         }
-        if damage.lost_chunks > 0 || damage.lost_ids > 0 {
+        if damage.lost_chunks > 0 {
+            problems.push(format!("{} chunks are missing", damage.lost_chunks));
+        }
+        if damage.lost_ids > 0 {
             problems.push(format!(
-                "{} chunks and {} IDs are lost",
-                damage.lost_chunks, damage.lost_ids
+                "{} IDs are lost with damaged or missing chunks",
+                damage.lost_ids
             ));
         }
         if !damage.ended {

@@ -1,10 +1,14 @@
 //! Distinct modules, frames and stacks of all archives, as a prefix tree. Knows no samples.
 
+use std::fmt;
+use std::iter;
+
 use foldhash::HashMap;
 use rawstack_format::id::{Addr, BuildId, FileOffset};
 use rawstack_format::record::{Frame, FrameKind, Module, ModuleKind};
 
 use crate::resolve::file_offset::AddressKind;
+use crate::text::clean;
 
 /// Declare an index into one of the tree's tables.
 macro_rules! tree_id {
@@ -82,8 +86,8 @@ pub struct StackTree {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ModuleKey(ModuleKind, Option<u32>, Identity);
 
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Identity")
     }
 }
@@ -197,7 +201,7 @@ impl StackTree {
     pub fn stack(&self, leaf: NodeId) -> impl Iterator<Item = FrameId> + '_ {
         let mut next = leaf;
         let mut left = self.nodes.len();
-        std::iter::from_fn(move || {
+        iter::from_fn(move || {
             left = left.checked_sub(1)?;
             let &(parent, frame) = self.nodes.get(next.index())?;
             next = parent;
@@ -239,6 +243,21 @@ impl StackTree {
                 *node = (above, own);
             }
         }
+    }
+}
+
+/// What a module is called: its path, or a name in brackets for what has none.
+pub fn shown_path(module: &Module) -> String {
+    let path = clean(&module.path);
+    match module.kind {
+        ModuleKind::Kernel => "[kernel]".to_owned(),
+        ModuleKind::Vdso => "[vdso]".to_owned(),
+        ModuleKind::KernelModule | ModuleKind::BpfProgram => {
+            format!("[{}]", path.trim_matches(['[', ']']))
+        }
+        ModuleKind::Anonymous if path.is_empty() => "[anonymous]".to_owned(),
+        ModuleKind::Elf if path.is_empty() => "[unnamed]".to_owned(),
+        ModuleKind::Elf | ModuleKind::Anonymous => path.into_owned(),
     }
 }
 

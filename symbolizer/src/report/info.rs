@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::render::amount;
 use crate::error::Result;
+use crate::profile::tree::shown_path;
 use crate::profile::{Profile, Summary};
 use crate::text::clean;
 
@@ -84,7 +85,7 @@ fn modules(profile: &Profile) -> Vec<JsonModule> {
         .filter(|(_, frames)| *frames > 0);
     let mut rows: Vec<JsonModule> = rows
         .map(|((_, module), frames)| JsonModule {
-            path: clean(&module.path).into_owned(),
+            path: shown_path(module),
             build_id: module.build_id.as_ref().map(ToString::to_string),
             frames,
         })

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::symbolized::FoundFile;
 use crate::symbolized::{ModuleSymbols, SymbolizedProfile};
 
 #[derive(Serialize)]
@@ -56,7 +57,7 @@ fn named(module: &ModuleSymbols) -> u64 {
 /// Write one JSON object a module.
 pub fn write_json(profile: &SymbolizedProfile, out: &mut dyn Write) -> Result<()> {
     for module in sorted(profile) {
-        let file = |file: &crate::symbolized::FoundFile| -> (&'static str, bool, bool) {
+        let file = |file: &FoundFile| -> (&'static str, bool, bool) {
             (file.rule, file.dwarf, file.symtab)
         };
         let files = module.files.iter().map(|found| {

@@ -1,6 +1,7 @@
 //! Linker names → names for people: Rust (legacy and v0) and C++. Bounded in length, depth and output.
 
 use std::fmt::{self, Write};
+use std::str;
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
@@ -24,7 +25,7 @@ fn demangled(raw: &[u8]) -> Option<String> {
     if raw.len() > MAX_MANGLED {
         return None;
     }
-    let text = std::str::from_utf8(raw).ok()?;
+    let text = str::from_utf8(raw).ok()?;
     // What the linker or compiler put behind a name (`.cold`, `.llvm.123`, `@@GLIBC_2.2`) is no part of it.
     if !(text.starts_with("_Z") || text.starts_with("_R") || text.starts_with("__Z")) {
         return None;
@@ -65,6 +66,8 @@ impl Write for Bounded {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     /// Check one name of each mangling, and that what is none stays.
@@ -92,7 +95,7 @@ mod tests {
     #[test]
     fn hostile_names() {
         let nested = format!("_Z1f{}i", "P".repeat(50_000));
-        let small_stack = std::thread::Builder::new().stack_size(STACK_SIZE);
+        let small_stack = thread::Builder::new().stack_size(STACK_SIZE);
         let demangled = small_stack
             .spawn(move || demangle(nested.as_bytes()))
             .unwrap()

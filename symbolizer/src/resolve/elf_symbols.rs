@@ -54,6 +54,10 @@ impl<'a> SymbolTable<'a> {
                 }
             });
         }
+        Self::from_symbols(symbols)
+    }
+
+    fn from_symbols(mut symbols: Vec<Symbol<'a>>) -> Self {
         symbols.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
         // One symbol a range, and a sized one before one without size: the order puts the better first.
         symbols.dedup_by(|later, first| {
@@ -156,10 +160,11 @@ fn nest(symbols: &mut [Symbol<'_>]) {
 
 #[cfg(test)]
 mod tests {
+    use std::{slice, str};
+
     use super::*;
 
     fn table(rows: &[(u64, u64, &'static str, u8)]) -> SymbolTable<'static> {
-        let code = [0..0x1000];
         let raw = rows.iter().map(|&(svma, size, name, bind)| RawSymbol {
             name: name.as_bytes(),
             svma,
@@ -168,21 +173,17 @@ mod tests {
             bind,
             section: 1,
         });
-        let mut symbols: Vec<_> = raw.filter_map(|raw| code_symbol(&raw, &code)).collect();
-        symbols.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
-        symbols.dedup_by(|later, first| {
-            later.start == first.start && (later.end == first.end || !later.sized)
-        });
-        bound_sizeless(&mut symbols);
-        symbols.sort_by_key(|symbol| (symbol.start, Reverse(symbol.end)));
-        nest(&mut symbols);
-        SymbolTable { symbols }
+        let code = 0..0x1000;
+        SymbolTable::from_symbols(
+            raw.filter_map(|raw| code_symbol(&raw, slice::from_ref(&code)))
+                .collect(),
+        )
     }
 
     fn name(table: &SymbolTable<'static>, address: u64) -> Option<&'static str> {
         table
             .find(Svma(address))
-            .map(|symbol| std::str::from_utf8(symbol.name).unwrap())
+            .map(|symbol| str::from_utf8(symbol.name).unwrap())
     }
 
     /// Check that behind a nested symbol the outer one is found again: every tool but gdb loses it.

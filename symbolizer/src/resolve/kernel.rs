@@ -9,7 +9,9 @@ use super::file_offset::Svma;
 use super::module::{ModuleAnswer, ModuleAnswers, ResolveOptions, resolve_elf};
 use super::reason::UnresolvedReason;
 use crate::debug_file::elf::ElfFile;
+use crate::debug_file::elf::PF_X;
 use crate::debug_file::locate::ModuleFiles;
+use rawstack_format::record::Segment;
 
 /// Recorded symbols of the kernel (under the empty name), of its modules and of BPF programs.
 #[derive(Debug, Default)]
@@ -135,11 +137,11 @@ fn vmlinux(
         return ModuleAnswers::default();
     };
     // One segment with the bias does the translation. Offsets below `_stext` wrap, so it starts in the middle.
-    let segment = |offset: u64, vaddr: u64, file_size: u64| rawstack_format::record::Segment {
+    let segment = |offset: u64, vaddr: u64, file_size: u64| Segment {
         offset: FileOffset(offset),
         vaddr,
         file_size,
-        flags: crate::debug_file::elf::PF_X,
+        flags: PF_X,
     };
     let reach = 1 << 31;
     let segments = vec![

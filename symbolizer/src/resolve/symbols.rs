@@ -1,11 +1,15 @@
 //! The answers of all modules together: functions, places and names, each name once.
 
+use std::iter;
+
 use rayon::prelude::*;
 
 use super::demangle::demangle;
+use super::dwarf;
 use super::file_offset::Svma;
 use super::module::ModuleAnswers;
 use super::reason::UnresolvedReason;
+use crate::text;
 use crate::text::{ByteTable, StringId, StringTable};
 
 /// Frames that one address gives at most: a deeper chain of inlined functions keeps its innermost and its root.
@@ -97,7 +101,7 @@ impl Symbols {
             .map(|file| self.strings.intern(file))
             .collect();
         let first = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
-        let place = |place: super::dwarf::Place| Place {
+        let place = |place: dwarf::Place| Place {
             file: place
                 .file
                 .and_then(|file| files.get(file as usize).copied())
@@ -135,7 +139,7 @@ impl Symbols {
             .into_par_iter()
             .map(|id| {
                 let bytes = u32::try_from(id).map_or(&[][..], |id| raw.get(StringId(id)));
-                (demangle(bytes), crate::text::clean_bytes(bytes))
+                (demangle(bytes), text::clean_bytes(bytes))
             })
             .collect();
         for (name, linkage_name) in made {
@@ -147,12 +151,21 @@ impl Symbols {
         }
     }
 
-    /// The frames at an address, innermost first; none where it is unresolved.
+    /// The frames at an address, innermost first; none where nothing is known of it.
+    ///
+    /// A place without a function (assembly without symbols) is one frame without names.
     pub fn frames(&self, answer: &Answer) -> impl Iterator<Item = NamedFrame> + '_ {
+        let nameless = NamedFrame {
+            name: StringId::NONE,
+            linkage_name: StringId::NONE,
+            place: answer.place,
+            inlined: false,
+        };
+        let only_place = answer.function.is_none() && answer.place.file != StringId::NONE;
         let mut next = answer.function;
         let mut place = answer.place;
         let mut depth = 0;
-        std::iter::from_fn(move || {
+        let chain = iter::from_fn(move || {
             depth += 1;
             let mut function = self.functions.get(next? as usize)?;
             if depth == MAX_INLINED {
@@ -180,6 +193,7 @@ impl Symbols {
             place = function.call;
             next = function.caller;
             Some(frame)
-        })
+        });
+        chain.chain(only_place.then_some(nameless))
     }
 }

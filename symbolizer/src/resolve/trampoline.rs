@@ -1,5 +1,7 @@
 //! Signal trampolines: code that a signal handler returns to and that nothing ever called.
 
+use std::slice;
+
 use foldhash::HashSet;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::Module;
@@ -70,7 +72,7 @@ fn by_name(module: &Module, files: &ModuleFiles) -> HashSet<FileOffset> {
                             .checked_sub(segment.vaddr)?
                             .checked_add(segment.offset.0)?,
                     );
-                    let back = to_svma(std::slice::from_ref(segment), offset, module.page_size)?;
+                    let back = to_svma(slice::from_ref(segment), offset, module.page_size)?;
                     (back.0 == symbol.svma).then_some(offset)
                 }));
             }

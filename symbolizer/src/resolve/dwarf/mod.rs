@@ -12,6 +12,8 @@ mod units;
 mod visit;
 mod walk;
 
+use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -120,7 +122,7 @@ pub(super) struct Answers<'a> {
 /// functions that the linker threw away, and ignored.
 pub(super) fn resolve<'a>(
     sections: &'a DwarfSections<'a>,
-    code: &[std::ops::Range<u64>],
+    code: &[Range<u64>],
     wanted: &[Svma],
     budget: &Budget,
 ) -> Answers<'a> {
@@ -154,7 +156,7 @@ pub(super) fn resolve<'a>(
             }
         }
         // The largest first, so that no thread is left with one at the end.
-        work.sort_by_key(|&(unit, _)| (std::cmp::Reverse(units.size(unit)), unit));
+        work.sort_by_key(|&(unit, _)| (Reverse(units.size(unit)), unit));
         let visited: Vec<(Vec<u32>, UnitAnswers<'a>)> = work
             .into_par_iter()
             .with_max_len(1)

@@ -1,5 +1,7 @@
 //! Names of functions, through chains of `DW_AT_abstract_origin` and `DW_AT_specification` and across units.
 
+use std::ptr;
+
 use foldhash::HashMap;
 use gimli::{AttributeValue, DebugInfoOffset, Unit, UnitOffset, constants};
 
@@ -62,7 +64,7 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
             }
             // Inlined copies of one function share their origin: the chain behind it is walked once.
             if hop == 0
-                && std::ptr::eq(unit, self.unit)
+                && ptr::eq(unit, self.unit)
                 && let Some(known) = self.found.get(&at.0)
             {
                 names = Names {

@@ -1,5 +1,6 @@
 //! All units of a module, and which of them an address belongs to.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -222,7 +223,7 @@ fn claimants<'r>(
 ) -> impl Iterator<Item = u32> + 'r {
     let after = ranges.partition_point(|range| range.start <= address);
     let mut next = after.checked_sub(1);
-    let chain = std::iter::from_fn(move || {
+    let chain = iter::from_fn(move || {
         let index = next?;
         next = outer
             .get(index)

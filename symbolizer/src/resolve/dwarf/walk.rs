@@ -1,5 +1,6 @@
 //! One pass over a unit's entries: which functions, and which inlined into them, contain the wanted addresses.
 
+use std::mem;
 use std::ops::Range;
 
 use gimli::{Abbreviation, AttributeValue, DwTag, EntriesRaw, Unit, UnitOffset, constants};
@@ -248,7 +249,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         else {
             return;
         };
-        let hits = std::mem::take(&mut self.hits);
+        let hits = mem::take(&mut self.hits);
         let mut used = false;
         for index in hits.iter().cloned().flatten() {
             let held = self.innermost.get(index).copied().unwrap_or(NONE);

@@ -1,0 +1,177 @@
+//! Help, exit codes, pipes and messages.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use super::fixtures::GOLDEN_ID;
+use super::golden::folder;
+use super::run::{check_golden, rawstack, succeed, with_input};
+
+/// Check the help of each verb; every one has examples.
+#[test]
+fn help() {
+    let short = |name: &str, args: &[&str]| {
+        let text = succeed(folder(), args);
+        assert!(text.contains("EXAMPLES:"), "{name}");
+        check_golden(&format!("help/{name}.txt"), &text);
+    };
+    short("rawstack", &["--help"]);
+    for verb in [
+        "info",
+        "verify",
+        "dump",
+        "report",
+        "flamegraph",
+        "symbols",
+        "symbolize",
+    ] {
+        short(verb, &[verb, "--help"]);
+    }
+}
+
+/// Check that usage errors and missing files end with 2 and a line that says what failed and on what.
+#[test]
+fn errors_are_one_line() {
+    let usage = rawstack(folder(), &["report"]);
+    assert_eq!(usage.code, 2);
+    let missing = rawstack(folder(), &["report", "none.rawstack"]);
+    assert_eq!(missing.code, 2);
+    assert_eq!(
+        missing.err,
+        "rawstack: failed to open none.rawstack: No such file or directory (os error 2)\n"
+    );
+    fs::write(folder().join("text.rawstack"), "no archive").unwrap();
+    for verb in ["info", "verify", "dump", "report", "symbols", "flamegraph"] {
+        let ran = rawstack(folder(), &[verb, "text.rawstack"]);
+        assert_eq!(
+            (ran.code, ran.err.lines().count()),
+            (2, 1),
+            "{verb}: {}",
+            ran.err
+        );
+        assert!(
+            ran.err
+                .starts_with("rawstack: failed to read text.rawstack: "),
+            "{}",
+            ran.err
+        );
+    }
+    let folder_as_file = rawstack(folder(), &["info", "."]);
+    assert_eq!(
+        (folder_as_file.code, folder_as_file.err.lines().count()),
+        (2, 1)
+    );
+}
+
+/// Check that a reader that closes the pipe is no error.
+#[test]
+fn closed_pipe() {
+    for args in [
+        &["dump", "golden.rawstack"][..],
+        &["report", "--json", "golden.rawstack"],
+        &["info", "golden.rawstack"],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rawstack"))
+            .args(args)
+            .current_dir(folder())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let mut errors = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut errors)
+            .unwrap();
+        assert!(!errors.contains("write"), "{errors}");
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{args:?}: {errors}");
+    }
+}
+
+/// Check that `-o FILE` and `-o -` give the same bytes, and that a place that cannot be written is told.
+#[test]
+fn output_file() {
+    let direct = succeed(folder(), &["info", "golden.rawstack", "-o", "-"]);
+    assert_eq!(
+        succeed(folder(), &["info", "golden.rawstack", "-o", "info.txt"]),
+        ""
+    );
+    assert_eq!(
+        fs::read_to_string(folder().join("info.txt")).unwrap(),
+        direct
+    );
+    let ran = rawstack(
+        folder(),
+        &["info", "golden.rawstack", "-o", "none/info.txt"],
+    );
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err
+            .starts_with("rawstack: failed to create none/info.txt: "),
+        "{}",
+        ran.err
+    );
+}
+
+/// Check that numbers come from standard input, in any number a line, and that a wrong one is told.
+#[test]
+fn numbers_from_standard_input() {
+    let base = [
+        "symbolize",
+        "--build-id",
+        GOLDEN_ID,
+        "--symbol-dir",
+        "debug",
+    ];
+    let given = succeed(folder(), &[&base[..], &["401016", "4010aa"]].concat());
+    let piped = with_input(folder(), &base, "401016\n\n  0x4010AA\n");
+    assert_eq!((piped.code, piped.out), (0, given));
+    let wrong = with_input(folder(), &base, "401016\nmain\n");
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong.err.contains("failed to read number `main`"),
+        "{}",
+        wrong.err
+    );
+}
+
+/// Check that `record` runs the program beside it or on PATH, and says so when there is none.
+#[test]
+fn record_hands_over() {
+    let folder = super::fixtures::folder().join("record");
+    fs::create_dir_all(&folder).unwrap();
+    let recorder = folder.join("rawstack-record");
+    fs::write(&recorder, "#!/bin/sh\necho \"recorder got $*\"\nexit 7\n").unwrap();
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&recorder, executable).unwrap();
+    let run = |path: &str| {
+        // A copy, for there may be a real recorder beside the program that was built.
+        let program = folder.join("bin").join("rawstack");
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        let _ = fs::hard_link(env!("CARGO_BIN_EXE_rawstack"), &program);
+        let args = ["record", "-d", "1s", "--help"];
+        Command::new(&program)
+            .args(args)
+            .env("PATH", path)
+            .output()
+            .unwrap()
+    };
+    let found = run(&format!("{}:/bin:/usr/bin", folder.display()));
+    assert_eq!(
+        String::from_utf8(found.stdout).unwrap(),
+        "recorder got -d 1s --help\n"
+    );
+    assert_eq!(found.status.code(), Some(7));
+    let missing = run("/nonexistent");
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(
+        String::from_utf8(missing.stderr)
+            .unwrap()
+            .starts_with("rawstack: failed to find rawstack-record")
+    );
+}

@@ -1,0 +1,14 @@
+//! Tests of `rawstack` and its library, from archives and programs that the tests make themselves.
+#![allow(clippy::unwrap_used, reason = "a helper of a test fails with the test")]
+
+mod archive;
+mod fixtures;
+mod formats;
+mod golden;
+mod hostile;
+mod invocation;
+mod offline;
+mod oracle;
+mod rules;
+mod run;
+mod selection;

@@ -1,0 +1,121 @@
+//! Options that select samples and stacks.
+
+use serde_json::Value;
+
+use super::golden::folder;
+use super::run::{rawstack, succeed};
+
+fn report(options: &[&str]) -> Value {
+    let base = [
+        "report",
+        "golden.rawstack",
+        "--symbol-dir",
+        "debug",
+        "--json",
+    ];
+    serde_json::from_str(&succeed(folder(), &[&base[..], options].concat())).unwrap()
+}
+
+fn samples(options: &[&str]) -> u64 {
+    report(options)["samples"].as_u64().unwrap()
+}
+
+fn names(options: &[&str]) -> Vec<String> {
+    let report = report(options);
+    let rows = report["rows"].as_array().unwrap();
+    rows.iter()
+        .map(|row| row["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Check that each option of selection keeps what it names, and that complements add up.
+#[test]
+fn by_sample() {
+    let all = samples(&[]);
+    assert_eq!(all, 20);
+    assert_eq!(samples(&["--pid", "100"]) + samples(&["--pid", "200"]), all);
+    assert_eq!(samples(&["--pid", "100,200"]), all);
+    assert_eq!(samples(&["--tid", "101"]), 4);
+    assert_eq!(samples(&["--comm", "worker"]), 4);
+    assert_eq!(samples(&["--comm", "server"]), samples(&["--pid", "100"]));
+    assert_eq!(
+        samples(&["--cgroup", "/system"]),
+        samples(&["--pid", "100"])
+    );
+    assert_eq!(samples(&["--cpu", "0"]) + samples(&["--cpu", "1-3"]), all);
+    assert_eq!(samples(&["--event", "cpu-clock"]), all);
+    assert_eq!(samples(&["--event", "cycles"]), 0);
+    assert_eq!(samples(&["--run", "0"]), 9);
+    assert_eq!(samples(&["--time", "..5ms"]), 4);
+    assert_eq!(samples(&["--time", "5ms.."]), all - 4);
+    assert_eq!(samples(&["--pid", "100", "--cpu", "1"]), 4);
+}
+
+/// Check that kernel frames are left out, and that their samples stay.
+#[test]
+fn without_kernel() {
+    assert!(names(&[]).contains(&"vfs_read".to_owned()));
+    assert!(!names(&["--no-kernel"]).contains(&"vfs_read".to_owned()));
+    assert_eq!(samples(&["--no-kernel"]), samples(&[]));
+}
+
+/// Check focus, ignore and hide: the first two choose stacks, the third only leaves frames out.
+#[test]
+fn by_name() {
+    let all = samples(&[]);
+    assert_eq!(
+        samples(&["--focus", "^recurse$"]) + samples(&["--ignore", "^recurse$"]),
+        all
+    );
+    assert!(!names(&["--ignore", "^recurse$"]).contains(&"recurse".to_owned()));
+    assert_eq!(samples(&["--hide", "^innermost$"]), all);
+    let hidden = report(&["--hide", "^innermost$"]);
+    let rows = hidden["rows"].as_array().unwrap();
+    let middle = rows.iter().find(|row| row["name"] == "middle").unwrap();
+    assert!(middle["self"].as_u64().unwrap() > 0);
+}
+
+/// Check that recursion counts once in totals.
+#[test]
+fn recursion_counts_once() {
+    let report = report(&["--pid", "100", "--focus", "recurse"]);
+    let rows = report["rows"].as_array().unwrap();
+    let recurse = rows.iter().find(|row| row["name"] == "recurse").unwrap();
+    assert_eq!(recurse["total"], report["total"]);
+}
+
+/// Check that rows below the least share are left out and the total stays.
+#[test]
+fn least_share() {
+    let cut = report(&["--min", "20"]);
+    assert_eq!(cut["total"], report(&[])["total"]);
+    let least = cut["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["total"].as_u64().unwrap())
+        .min()
+        .unwrap();
+    assert!(least * 5 >= cut["total"].as_u64().unwrap());
+}
+
+/// Check that an option that cannot be read is told in one line, with what to give, and ends with 2.
+#[test]
+fn unreadable_options() {
+    let cases = [
+        ["--time", "5s"],
+        ["--cpu", "x"],
+        ["--focus", "("],
+        ["--run", "3-1"],
+    ];
+    for [option, value] in cases {
+        let ran = rawstack(folder(), &["report", "golden.rawstack", option, value]);
+        assert_eq!(ran.code, 2, "{option}");
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+        assert!(
+            ran.err.starts_with("rawstack: failed to read"),
+            "{}",
+            ran.err
+        );
+    }
+}
