@@ -38,7 +38,7 @@ install: build ## into $(DESTDIR)$(PREFIX), default /usr/local
 fmt: ## format the Rust and the C sources
 	@scripts/setup build check
 	cargo fmt --all
-	git ls-files '*.c' '*.h' | xargs -r clang-format -i
+	git ls-files '*.c' '*.h' '*.cpp' ':!tests/fixtures' | xargs -r clang-format -i
 
 clean: ## remove what was built
 	cargo clean
