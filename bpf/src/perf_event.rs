@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,6 +77,17 @@ impl CpuClock {
         })
     }
 
+    /// Another descriptor of it, for libbpf: it closes what a program is attached to.
+    pub(crate) fn give_fd(&self) -> Result<RawFd> {
+        let fd = self.fd.try_clone().map_err(|error| Error::Perf {
+            action: "duplicate",
+            event: Self::NAME,
+            cpu: self.cpu,
+            error,
+        })?;
+        Ok(fd.into_raw_fd())
+    }
+
     /// Start it: the first tick comes one period from now.
     pub(crate) fn enable(&self) -> Result<()> {
         // SAFETY: the descriptor is a perf event's.
@@ -100,12 +111,6 @@ impl CpuClock {
             });
         }
         Ok(())
-    }
-}
-
-impl AsFd for CpuClock {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
 use std::result;
 use std::sync::Mutex;
 use std::thread;
@@ -186,7 +185,7 @@ impl<'a> Programs<'a> {
         for &cpu in cpus {
             let clock = CpuClock::open(cpu, period)?;
             self.links.push(
-                tick.attach_perf_event(clock.as_fd().as_raw_fd())
+                tick.attach_perf_event(clock.give_fd()?)
                     .map_err(|error| Error::Attach { program, error })?,
             );
             self.clocks.push(clock);
