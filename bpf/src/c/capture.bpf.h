@@ -271,15 +271,18 @@ static __always_inline long schedule_return(struct task_struct *task, struct slo
 	return -1;
 }
 
-static __always_inline struct slot *slot_of(struct task_struct *task, __u32 pid, __u32 tid)
+static __always_inline struct slot *slot_of(struct cpu_state *cpu, struct task_struct *task, __u32 pid, __u32 tid)
 {
 	struct slot *slot = bpf_map_lookup_elem(&slots, &tid);
 	struct slot fresh = {};
 
 	if (slot && slot->start_time == task->start_time)
 		return slot;
-	if (slot) /* the end of an earlier thread with this TID was missed */
+	if (slot) { /* the end of an earlier thread with this TID was missed */
+		if (!slot->done)
+			send_state(cpu, slot, tid, STATE_EXITED);
 		bpf_map_delete_elem(&slots, &tid);
+	}
 	fresh.start_time = task->start_time;
 	fresh.pid = pid;
 	fresh.done = 1;
@@ -294,30 +297,34 @@ static __always_inline struct slot *slot_of(struct task_struct *task, __u32 pid,
  */
 static __always_inline bool defer_user(struct cpu_state *cpu, struct tick_event *e, struct task_struct *task)
 {
-	struct slot *slot = slot_of(task, e->pid, e->tid);
-	__u64 exec_id = task->self_exec_id;
+	struct slot *slot = slot_of(cpu, task, e->pid, e->tid);
 	struct walk walk = {};
 	long err;
 
 	if (!slot || !start_walk(&walk, task))
 		return false;
-	if (!slot->done && slot->exec_id != exec_id)
-		send_state(cpu, slot, e->tid, STATE_EXECED);
-	else if (!slot->done)
-		goto share;
-	err = schedule_return(task, slot);
 	/*
-	 * Busy although nothing is owed: the callback is just ending, in this same kernel entry, so that what it took
-	 * is ours too. But not what another program left.
+	 * A tick must not settle what is owed: it may interrupt the very code that does. If the task executes another
+	 * program in this kernel entry, what is shared ends as exec'd away, for each of its ticks.
 	 */
-	if (err == -EBUSY && slot->exec_id == exec_id && slot->owner)
+	if (!slot->done)
 		goto share;
+	if (slot->arming) /* this tick interrupts a tracepoint's program in the lines below */
+		return false;
+	slot->arming = 1;
+	barrier();
+	err = schedule_return(task, slot);
+	if (!err) {
+		slot->owner = e->id;
+		slot->exec_id = task->self_exec_id;
+		slot->sp = walk.sp;
+		slot->done = 0;
+	}
+	barrier();
+	slot->arming = 0;
+	/* Busy although nothing is owed: the callback is just ending, in this same kernel entry. What it took is ours. */
 	if (err && err != -EBUSY)
 		return false;
-	slot->owner = e->id;
-	slot->exec_id = exec_id;
-	slot->sp = walk.sp;
-	slot->done = 0;
 share:
 	e->owner = slot->owner;
 	e->state = STATE_PENDING;
@@ -467,7 +474,10 @@ out:
 	return id;
 }
 
-/* The current thread ends: settle what it owes while its memory is still there (6.16 and newer), and forget it. */
+/*
+ * The current thread ends: settle what it owes while its memory is still there (6.16 and newer), and forget it. It has
+ * PF_EXITING, so no tick owes anything to the slot any more.
+ */
 static __always_inline void capture_exit(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -483,13 +493,16 @@ static __always_inline void capture_exit(void)
 	bpf_map_delete_elem(&slots, &tid);
 }
 
-/* The current thread executed another program; `old_tid` is its TID before, which exec may have changed. */
+/*
+ * The current thread executed another program and got another TID by that (any thread's exec takes over the process's
+ * PID): no tick looks at the old slot any more. Under its own TID it is on_return() that finds another exec ID.
+ */
 static __always_inline void capture_exec(__u32 old_tid)
 {
 	struct slot *slot = bpf_map_lookup_elem(&slots, &old_tid);
 	struct cpu_state *cpu = this_cpu_state();
 
-	if (!slot || !cpu)
+	if (!slot || !cpu || old_tid == (__u32)bpf_get_current_pid_tgid())
 		return;
 	if (!slot->done)
 		send_state(cpu, slot, old_tid, STATE_EXECED);
