@@ -1,1 +1,24 @@
-//! Stack capture in the Linux kernel: BPF programs and their safe wrapper.
+//! Stack capture in the Linux kernel, and its safe wrapper: the only crate that knows BPF.
+//!
+//! The kernel's half is `src/c/capture.bpf.h`, which any BPF program can include: `capture_reserve()` gives an ID at
+//! once. This half reads what follows: [`Stream`] hands out events, [`StackTable`] answers what became of an ID.
+//! [`Programs`] are the recorder's own programs on top, [`SideBand`] is what the kernel tells of processes meanwhile.
+
+mod error;
+mod event;
+mod join;
+mod perf_event;
+mod programs;
+mod side_band;
+mod skel;
+mod stream;
+mod table;
+
+pub use error::{Error, Result};
+pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
+pub use join::Join;
+pub use perf_event::{online_cpus, parse_cpu_list};
+pub use programs::{Config, Mode, Programs, Room, can_defer};
+pub use side_band::{Change, NewMapping, SideBand, SideBandEvent};
+pub use stream::{Counts, Debt, Stream};
+pub use table::{Lookup, LostReason, Stack, StackTable};

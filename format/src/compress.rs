@@ -7,7 +7,7 @@ use zstd::bulk::Decompressor;
 use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe;
 
-use crate::chunk::{MAX_RAW_LEN, MAX_STORED_LEN, u32_at};
+use crate::chunk::{MAX_RAW_LEN, u32_at};
 
 /// First bytes of a zstd frame.
 const MAGIC: u32 = 0xfd2f_b528;
@@ -36,7 +36,9 @@ impl Compressor {
         self.encoder.reinit()?;
         self.encoder.set_pledged_src_size(Some(raw.len() as u64))?;
         let start = out.len();
-        out.resize(start + MAX_STORED_LEN, 0);
+        // Each block that is asked for may cost its header and what the bound allows for whole blocks only.
+        let bound = zstd_safe::compress_bound(raw.len()) + 64 * (ends.len() + 1);
+        out.resize(start + bound, 0);
         let mut output = OutBuffer::around(&mut out[start..]);
         let mut from = 0;
         for &end in ends.iter().filter(|&&end| end < raw.len()) {

@@ -21,7 +21,8 @@ pub struct Damage {
     pub tail_bytes: u64,
     /// Chunks that are missing by their sequence numbers. What is missing at the end cannot be known.
     pub lost_chunks: u64,
-    /// IDs that the missing chunks accounted for, as far as the totals of the frames around them tell.
+    /// IDs that the missing chunks accounted for, as far as the totals of the frames around them tell. Exact where
+    /// batches are unpacked; else the samples of the first batch behind a gap count as lost, too.
     pub lost_ids: u64,
     /// Whole chunks of a kind or kind version that this program does not know. They were skipped.
     pub unknown_chunks: u64,

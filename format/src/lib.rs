@@ -7,6 +7,24 @@
 //! [`Writer`] turns [`record::Record`]s into chunks; [`Reader`] turns chunks into records and keeps an exact account of
 //! what is damaged or missing. [`ArchiveFile`] is the file that a recording goes to. This crate knows nothing of BPF,
 //! ELF or a command line.
+//!
+//! ```
+//! use rawstack_format::record::{End, Record};
+//! use rawstack_format::{Counters, Reader, Writer, WriterOptions};
+//!
+//! # fn main() -> rawstack_format::Result<()> {
+//! let mut writer = Writer::new(Vec::new(), WriterOptions::default())?;
+//! writer.write(&Record::End(End::default()), Counters::default())?;
+//! let archive = writer.finish()?;
+//!
+//! let mut reader = Reader::new(archive.as_slice())?;
+//! while let Some(chunk) = reader.next()? {
+//!     println!("{} at byte {}: {:?}", chunk.info.kind, chunk.info.position, chunk.record);
+//! }
+//! assert!(reader.damage().is_none() && reader.damage().ended);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod chunk;
@@ -30,6 +48,6 @@ pub use file::{ArchiveFile, SYNC_INTERVAL};
 pub use header::{HEADER_LEN, Header};
 pub use index::{Index, IndexEntry};
 pub use reader::{Chunk, Reader, Selection};
+pub use v1::MAX_ROWS;
 pub use v1::bound;
-pub use v1::{MAX_ROWS, MAX_SYMBOLS};
 pub use writer::{Writer, WriterOptions};

@@ -88,12 +88,16 @@ pub struct Event {
     pub frequency: u64,
 }
 
-/// A part of the kernel's text symbols (`/proc/kallsyms`), sorted by offset within and across parts.
+/// Text symbols of the kernel (`/proc/kallsyms`), sorted by offset.
+///
+/// Either all of them, in `parts` parts; or, with `parts` 0, a selection: each symbol that covers a kernel frame, ahead
+/// of the batch that has the frame and once in an epoch. Selections add up. The symbol of a frame is the last one at or
+/// before its offset in both cases, since that one is always there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelSymbols {
     /// Part number from 0.
     pub part: u32,
-    /// Number of parts.
+    /// Number of parts; 0: a selection.
     pub parts: u32,
     /// Build ID of the kernel, where known.
     pub build_id: Option<BuildId>,
@@ -365,6 +369,15 @@ impl State {
         Self::Dropped,
         Self::Pending,
     ];
+
+    /// The state of a sample whose kernel half was cut, or not, when its user half ended in this one.
+    pub fn with_kernel_cut(self, kernel_cut: bool) -> Self {
+        if kernel_cut && self == Self::Complete {
+            Self::Truncated
+        } else {
+            self
+        }
+    }
 
     /// Name in JSON and in text.
     pub fn name(self) -> &'static str {

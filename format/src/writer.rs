@@ -7,9 +7,7 @@ use std::mem;
 
 use rkyv::util::AlignedVec;
 
-use crate::chunk::{
-    ChunkInfo, Counters, FRAME_LEN, Frame, Kind, MAX_RAW_LEN, MAX_STORED_LEN, span_us,
-};
+use crate::chunk::{ChunkInfo, Counters, FRAME_LEN, Frame, Kind, MAX_RAW_LEN, span_us};
 use crate::compress::Compressor;
 use crate::error::{Error, Result};
 use crate::header::{HEADER_LEN, Header};
@@ -71,7 +69,7 @@ impl<W: io::Write> Writer<W> {
             counters: Counters::default(),
             compressor,
             raw: AlignedVec::new(),
-            chunk: Vec::with_capacity(FRAME_LEN + MAX_STORED_LEN),
+            chunk: Vec::new(),
             index: Index::default(),
         })
     }

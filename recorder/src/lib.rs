@@ -1,1 +1,31 @@
-//! Records stack traces raw: stack IDs, addresses, build IDs and file offsets.
+//! Records stack traces raw: stack IDs, addresses, build IDs and file offsets. Resolves nothing.
+//!
+//! Events come from `rawstack-bpf`, in the order in which the kernel wrote them; the side-band beside them says what
+//! was mapped when. [`record()`] brings both together and writes an archive of `rawstack-format`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod assembler;
+mod command;
+mod elf;
+mod epoch;
+mod error;
+mod host;
+mod kernel;
+mod module;
+mod options;
+mod output;
+mod proc_fs;
+mod process;
+mod record;
+mod summary;
+mod tables;
+mod wake;
+mod world;
+
+pub use args::Args;
+pub use command::{become_command, exit_code};
+pub use error::{Error, Result};
+pub use options::{Options, Target, UserStacks};
+pub use record::record;
+pub use summary::Summary;

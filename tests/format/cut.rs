@@ -7,7 +7,8 @@ use std::{env, fs};
 use rawstack_format::record::Record;
 use rawstack_format::{Cause, Damage, Error, Reader, Selection};
 
-use crate::common::{Rng, archive, count, every_kind, ranges, read, read_selected, recursion};
+use crate::common::{Rng, archive, count, ranges, read, read_selected, recursion};
+use crate::every_kind::every_kind;
 
 /// Check every cut of `bytes` with frames and checksums alone: the chunks before the cut are there as they were, and
 /// the bytes behind them are told. `ends` are the positions behind the chunks.

@@ -11,7 +11,8 @@ use rawstack_format::record::Record;
 use rawstack_format::{ArchiveFile, Counters, Error, SYNC_INTERVAL, Writer};
 use tempfile::TempDir;
 
-use crate::common::{Rng, every_kind, options, read, recursion};
+use crate::common::{Rng, options, read, recursion};
+use crate::every_kind::every_kind;
 
 /// A writer that takes whole chunks but for the calls that `fails` names.
 struct Failing<F> {

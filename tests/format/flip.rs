@@ -5,7 +5,8 @@ use std::thread::{available_parallelism, scope};
 use rawstack_format::record::{JitMap, Record};
 use rawstack_format::{Chunk, Selection};
 
-use crate::common::{Rng, archive, every_kind, ranges, read, read_selected, recursion};
+use crate::common::{Rng, archive, ranges, read, read_selected, recursion};
+use crate::every_kind::every_kind;
 
 /// An archive of exactly 64 KiB: samples, every kind, and bytes that cannot be compressed to fill it up.
 fn archive_of_64_kib() -> Vec<u8> {
@@ -23,7 +24,7 @@ fn archive_of_64_kib() -> Vec<u8> {
         });
         archive(&[&records[..], &[filler]].concat())
     });
-    let found = fitting.skip_while(|bytes| bytes.len() > 64 * 1024).next();
+    let found = fitting.into_iter().find(|bytes| bytes.len() <= 64 * 1024);
     found
         .filter(|bytes| bytes.len() == 64 * 1024)
         .expect("lengths go down in steps of 64")
@@ -110,11 +111,11 @@ fn random_bursts() {
             let start = 128 + rng.below(bytes.len() as u64 - 128) as usize;
             let end = bytes.len().min(start + 1 + rng.below(3000) as usize);
             let fill = [None, Some(0), Some(0xff)][rng.below(3) as usize];
-            for at in start..end {
+            for (at, old) in bytes.iter_mut().enumerate().take(end).skip(start) {
                 let byte = fill.unwrap_or_else(|| rng.next().to_le_bytes()[7]);
                 let chunk = ranges.partition_point(|range| range.start <= at) - 1;
-                hit[chunk] |= byte != bytes[at];
-                bytes[at] = byte;
+                hit[chunk] |= byte != *old;
+                *old = byte;
             }
         }
         let (chunks, damage) = read_selected(&bytes, Selection::Frames);

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use rawstack_format::record::Record;
+use zstd::bulk::decompress;
 
-use crate::common::{archive, every_kind, ranges, read};
+use crate::common::{archive, ranges, read};
+use crate::every_kind::every_kind;
 
 fn golden_path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -55,8 +57,25 @@ fn bytes() {
     }
 }
 
+/// Check that the seeds of the fuzz target `read_content` are the roots of the golden archive, each behind its kind.
+#[test]
+fn fuzz_seeds() {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/seeds/read_content");
+    let golden = golden();
+    for range in ranges(&golden) {
+        let chunk = &golden[range];
+        let seed = [&chunk[8..9], &unpack(chunk)[..]].concat();
+        let path = dir.join(format!("kind-{}", chunk[8]));
+        if env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(&path, &seed).unwrap();
+        }
+        assert_eq!(fs::read(path).unwrap(), seed);
+    }
+}
+
 /// The root in a chunk.
 fn unpack(chunk: &[u8]) -> Vec<u8> {
     let len = |at: usize| u32::from_le_bytes(chunk[at..at + 4].try_into().unwrap()) as usize;
-    zstd::bulk::decompress(&chunk[64..64 + len(16)], len(20)).unwrap()
+    decompress(&chunk[64..64 + len(16)], len(20)).unwrap()
 }

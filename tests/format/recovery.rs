@@ -6,9 +6,8 @@ use rawstack_format::{
     Cause, Counters, Error, Index, Kind, Reader, Selection, Writer, WriterOptions,
 };
 
-use crate::common::{
-    Rng, archive, chunk, count, every_kind, header, ranges, read, read_selected, recursion,
-};
+use crate::common::{Rng, archive, chunk, count, header, ranges, read, read_selected, recursion};
+use crate::every_kind::every_kind;
 
 /// Check that chunks that were cut out are told by their sequence numbers and their IDs, with no byte blamed.
 #[test]
@@ -177,7 +176,7 @@ struct Trickle<'a> {
 impl Read for Trickle<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.turn += 1;
-        if self.turn % 3 == 0 {
+        if self.turn.is_multiple_of(3) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         if self.bytes.is_empty() {

@@ -23,6 +23,8 @@ mod batch;
 mod blobs;
 pub mod bound;
 mod column;
+#[cfg(test)]
+mod hostile;
 mod kernel;
 mod layout;
 mod pieces;
@@ -36,9 +38,6 @@ pub(crate) const VERSION: u8 = 1;
 
 /// Most rows of one table in one chunk. Columns of zeros take no bytes, so the length of a chunk does not bound them.
 pub const MAX_ROWS: usize = 1 << 16;
-
-/// Most kernel symbols that are sure to fit one part.
-pub const MAX_SYMBOLS: usize = MAX_ROWS;
 
 /// A hash table for small keys: seeded at random, so that no archive can choose its collisions.
 type Map<K, V> = HashMap<K, V, RandomState>;

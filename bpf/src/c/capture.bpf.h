@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Stack capture for any BPF program, from any context:
+ *
+ *	__u64 id = capture_reserve(ctx, &(struct capture_request){ .weight = 1 }, CAPTURE_DEFERRED);
+ *
+ * gives an ID at once, to log, send or keep. The kernel half is taken here and now. The user half is taken when the
+ * task returns to user space, in its own context, where page faults are allowed. Both go to user space through
+ * `events`; every ID ends in a state of enum stack_state. One ID is pending for a thread at most: whatever reserves
+ * in the same kernel entry shares its user half, which cannot have changed.
+ *
+ * A program that includes this needs capture_exit() on sched_process_exit and capture_exec() on sched_process_exec:
+ * DEFINE_CAPTURE_HOOKS() makes both. User space is rawstack-bpf's `Capture`.
+ */
+#ifndef RAWSTACK_CAPTURE_BPF_H
+#define RAWSTACK_CAPTURE_BPF_H
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "event.h"
+
+#ifndef __noinline
+#define __noinline __attribute__((noinline))
+#endif
+
+const volatile struct capture_config capture_cfg = {};
+
+/* All that goes to user space, losses included, in one order. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} events SEC(".maps");
+
+/* Key: TID. Grows with the threads that are sampled, up to max_entries; not LRU: an eviction would cancel the work. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+/* Counters and IDs: one writer a CPU and level. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_state);
+} cpu_states SEC(".maps");
+
+/* Where an event is put together; the stack has 512 bytes. One for each level of nesting. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LEVELS);
+	__type(key, __u32);
+	__type(value, struct tick_event);
+} tick_scratch SEC(".maps");
+
+/* The same for user halves taken on return: tasks only, and never two on one CPU (preemption is off meanwhile). */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct user_event);
+} user_scratch SEC(".maps");
+
+/*
+ * The hook on the return to user space came with 6.18 under one name and changed name and shape in 7.0. Weak: libbpf
+ * leaves out what the kernel lacks or has in another shape, and bpf_ksym_exists() then picks the one that is there.
+ */
+typedef int (*task_work_callback_t)(struct bpf_map *map, void *key, void *value);
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw, void *map__map,
+					      task_work_callback_t callback, void *aux__prog) __ksym __weak;
+extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw, void *map__map,
+					 task_work_callback_t callback) __ksym __weak;
+extern void bpf_preempt_disable(void) __ksym __weak;
+extern void bpf_preempt_enable(void) __ksym __weak;
+
+/* When the user half is taken, and what that needs. */
+enum capture_how {
+	CAPTURE_PLAIN, /* at once: 5.8 */
+	CAPTURE_IMMEDIATE, /* at once, as deep as it goes: 5.17 */
+	CAPTURE_DEFERRED, /* on return to user space: 6.18 */
+};
+
+/* What the caller knows of the event. */
+struct capture_request {
+	__u64 weight;
+	__u32 event;
+};
+
+static __always_inline struct cpu_state *this_cpu_state(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpu_states, &zero);
+}
+
+static __always_inline void count_loss(struct cpu_state *cpu, __u32 reason, __u64 now)
+{
+	struct loss *loss;
+
+	if (reason >= DROP_REASONS)
+		return;
+	loss = &cpu->losses[reason];
+	if (loss->count == loss->told)
+		loss->from_ns = now;
+	loss->to_ns = now;
+	__sync_fetch_and_add(&loss->count, 1);
+}
+
+/* Wake the reader once when the threshold is passed: it then empties the buffer, however much has come by then. */
+static __always_inline __u64 wakeup_flags(void)
+{
+	__u64 waiting;
+
+	if (!capture_cfg.wakeup_bytes)
+		return 0;
+	waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
+	if (waiting < capture_cfg.wakeup_bytes || waiting > capture_cfg.wakeup_bytes + 4 * sizeof(struct tick_event))
+		return BPF_RB_NO_WAKEUP;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
+/* Put losses that were not told yet into the stream, before what comes next. */
+static __noinline int tell_losses(struct cpu_state *cpu)
+{
+	struct drop_event drop = { .type = EVENT_DROP };
+	struct loss *loss;
+	__u64 count;
+	int i;
+
+	if (!cpu)
+		return 0;
+	drop.cpu = bpf_get_smp_processor_id();
+	for (i = 0; i < DROP_REASONS; i++) {
+		loss = &cpu->losses[i];
+		count = loss->count - loss->told;
+		if (!count)
+			continue;
+		drop.reason = i;
+		drop.count = count;
+		drop.from_ns = loss->from_ns;
+		drop.to_ns = loss->to_ns;
+		if (!bpf_ringbuf_output(&events, &drop, sizeof(drop), BPF_RB_NO_WAKEUP))
+			loss->told += count;
+	}
+	return 0;
+}
+
+/* -EAGAIN of the ring buffer covers a full buffer and a lock that the interrupted program holds: tell them apart. */
+static __always_inline __u32 output_failure(__u64 size)
+{
+	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
+	__u64 room = bpf_ringbuf_query(&events, 1 /* BPF_RB_RING_SIZE */);
+
+	return waiting + size + 16 > room ? DROP_BUFFER_FULL : DROP_CONTENDED;
+}
+
+static __always_inline bool has_losses(struct cpu_state *cpu)
+{
+	return cpu->losses[DROP_BUFFER_FULL].count != cpu->losses[DROP_BUFFER_FULL].told ||
+	       cpu->losses[DROP_CONTENDED].count != cpu->losses[DROP_CONTENDED].told ||
+	       cpu->losses[DROP_USER_HALF].count != cpu->losses[DROP_USER_HALF].told;
+}
+
+#include "walk.bpf.h"
+
+static __always_inline void begin_user(struct user_header *head, struct slot *slot, __u32 tid, __u8 state)
+{
+	head->type = EVENT_USER;
+	head->state = state;
+	head->pad = 0;
+	head->user_depth = 0;
+	head->time_ns = bpf_ktime_get_ns();
+	head->owner = slot->owner;
+	head->pid = slot->pid;
+	head->tid = tid;
+	head->n_user = 0;
+	head->pad2 = 0;
+}
+
+/* Send an outcome with the frames behind `head`; `size` in all. It ends what the slot owes, even when it was lost. */
+static __always_inline void send_user(struct cpu_state *cpu, struct slot *slot, struct user_header *head, __u64 size)
+{
+	if (has_losses(cpu))
+		tell_losses(cpu);
+	if (bpf_ringbuf_output(&events, head, size, wakeup_flags()))
+		count_loss(cpu, DROP_USER_HALF, head->time_ns);
+	slot->done = 1;
+}
+
+/* Send an outcome without frames. */
+static __always_inline void send_state(struct cpu_state *cpu, struct slot *slot, __u32 tid, __u8 state)
+{
+	struct user_header head;
+
+	begin_user(&head, slot, tid, state);
+	send_user(cpu, slot, &head, sizeof(head));
+}
+
+/*
+ * Take and send the user half that `slot` owes, from what is in memory now. Returns 1 when a page of the stack was
+ * missing and `fetch` says that the caller can bring it in. Preemption is off: user_scratch is ours.
+ */
+static __noinline int take_user(struct slot *slot, __u32 tid, bool fetch, bool exiting)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu_state *cpu = this_cpu_state();
+	struct user_event *e;
+	struct walk walk = {};
+	__u32 zero = 0;
+	__u32 n;
+
+	e = bpf_map_lookup_elem(&user_scratch, &zero);
+	if (!slot || !cpu || !e)
+		return 0;
+	if (task->self_exec_id != slot->exec_id) {
+		send_state(cpu, slot, tid, STATE_EXECED);
+		return 0;
+	}
+	begin_user(&e->head, slot, tid, STATE_FAULTED);
+	/* Another stack pointer: sigreturn or ptrace put other registers there, the stack of the tick is gone. */
+	if (start_walk(&walk, task) && walk.sp == slot->sp) {
+		walk_user(&walk, e->frames, MAX_USER_FRAMES, false);
+		if (walk.end == WALK_FAULT && fetch)
+			return 1;
+		repair_uretprobes(task, &walk, e->frames);
+		e->head.state = walk_state(&walk);
+		e->head.user_depth = walk_depth(&walk);
+		e->head.n_user = walk.kept;
+	}
+	if (exiting)
+		e->head.state = STATE_EXITED;
+	n = e->head.n_user;
+	if (n > MAX_USER_FRAMES) /* never: says so to the verifier */
+		n = MAX_USER_FRAMES;
+	send_user(cpu, slot, &e->head, sizeof(e->head) + n * sizeof(__u64));
+	return 0;
+}
+
+/* Runs as the task, on its way back to user space. Page faults are allowed, but not while preemption is off. */
+static int on_return(struct bpf_map *map, void *key, void *value)
+{
+	struct slot *slot = value;
+	__u32 tid = *(__u32 *)key;
+	int missing, try;
+
+	if (slot->done || !slot->owner)
+		return 0;
+	/* A page brought in may be gone again before it is read: try anew, but not for ever. */
+	for (try = 0; try < 4; try++) {
+		bpf_preempt_disable();
+		missing = take_user(slot, tid, try < 3, false);
+		bpf_preempt_enable();
+		if (!missing)
+			break;
+		fetch_stack();
+	}
+	return 0;
+}
+
+static __always_inline long schedule_return(struct task_struct *task, struct slot *slot)
+{
+	if (bpf_ksym_exists(bpf_task_work_schedule_resume_impl))
+		return bpf_task_work_schedule_resume_impl(task, &slot->work, &slots, on_return, NULL);
+	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
+		return bpf_task_work_schedule_resume(task, &slot->work, &slots, on_return);
+	return -1;
+}
+
+static __always_inline struct slot *slot_of(struct task_struct *task, __u32 pid, __u32 tid)
+{
+	struct slot *slot = bpf_map_lookup_elem(&slots, &tid);
+	struct slot fresh = {};
+
+	if (slot && slot->start_time == task->start_time)
+		return slot;
+	if (slot) /* the end of an earlier thread with this TID was missed */
+		bpf_map_delete_elem(&slots, &tid);
+	fresh.start_time = task->start_time;
+	fresh.pid = pid;
+	fresh.done = 1;
+	if (bpf_map_update_elem(&slots, &tid, &fresh, BPF_NOEXIST))
+		return NULL;
+	return bpf_map_lookup_elem(&slots, &tid);
+}
+
+/*
+ * Hook the return to user space for e->id, or find the ID that already did. False when neither could be done: then
+ * the user half must be taken here and now.
+ */
+static __always_inline bool defer_user(struct cpu_state *cpu, struct tick_event *e, struct task_struct *task)
+{
+	struct slot *slot = slot_of(task, e->pid, e->tid);
+	__u64 exec_id = task->self_exec_id;
+	struct walk walk = {};
+	long err;
+
+	if (!slot || !start_walk(&walk, task))
+		return false;
+	if (!slot->done && slot->exec_id != exec_id)
+		send_state(cpu, slot, e->tid, STATE_EXECED);
+	else if (!slot->done)
+		goto share;
+	err = schedule_return(task, slot);
+	/*
+	 * Busy although nothing is owed: the callback is just ending, in this same kernel entry, so that what it took
+	 * is ours too. But not what another program left.
+	 */
+	if (err == -EBUSY && slot->exec_id == exec_id && slot->owner)
+		goto share;
+	if (err && err != -EBUSY)
+		return false;
+	slot->owner = e->id;
+	slot->exec_id = exec_id;
+	slot->sp = walk.sp;
+	slot->done = 0;
+share:
+	e->owner = slot->owner;
+	e->state = STATE_PENDING;
+	return true;
+}
+
+/* Take the user half at once, into the frames behind the kernel's. */
+static __always_inline void take_user_now(struct tick_event *e, struct task_struct *task, const bool plain)
+{
+	struct walk walk = {};
+	__u32 first = e->n_kernel;
+
+	e->state = STATE_FAULTED;
+	if (first > MAX_KERNEL_FRAMES || !start_walk(&walk, task))
+		return;
+	walk_user(&walk, &e->frames[first], MAX_USER_FRAMES, plain);
+	e->state = walk_state(&walk);
+	e->n_user = walk.kept;
+	e->user_depth = walk_depth(&walk);
+}
+
+static __always_inline void take_kernel(void *ctx, struct tick_event *e)
+{
+	long size;
+
+	if (!capture_cfg.kernel_stacks)
+		return;
+	size = bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
+	if (size <= 0) /* the tick came in user mode */
+		return;
+	e->n_kernel = size / sizeof(__u64);
+	if (e->n_kernel >= capture_cfg.max_kernel_frames)
+		e->flags |= TICK_KERNEL_CUT;
+}
+
+/* A thread that never runs in user space has no user half: it is complete without. */
+static __always_inline bool has_user_half(struct task_struct *task, const enum capture_how how)
+{
+	__u32 flags = BPF_CORE_READ(task, flags);
+	__u32 kernel_only = PF_KTHREAD | PF_IO_WORKER;
+
+	if (how == CAPTURE_DEFERRED) /* this bit meant something else before 6.4 */
+		kernel_only |= PF_USER_WORKER;
+	return capture_cfg.user_stacks && !(flags & kernel_only) && BPF_CORE_READ(task, mm);
+}
+
+static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, const enum capture_how how)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
+
+	if (!has_user_half(task, how)) {
+		/* An exiting thread lost its memory already. */
+		if (exiting && capture_cfg.user_stacks && !(BPF_CORE_READ(task, flags) & PF_KTHREAD))
+			e->state = STATE_EXITED;
+	} else if (exiting) {
+		take_user_now(e, task, how == CAPTURE_PLAIN);
+		e->state = STATE_EXITED;
+	} else if (how != CAPTURE_DEFERRED) {
+		take_user_now(e, task, how == CAPTURE_PLAIN);
+	} else if (!defer_user(cpu, e, bpf_get_current_task_btf())) {
+		take_user_now(e, task, false);
+		e->state = STATE_SCHEDULE_FAILED;
+	}
+	if (e->state == STATE_COMPLETE && e->flags & TICK_KERNEL_CUT)
+		e->state = STATE_TRUNCATED;
+}
+
+static __always_inline void send_tick(struct cpu_state *cpu, struct tick_event *e)
+{
+	__u64 size = __builtin_offsetof(struct tick_event, frames);
+	__u32 n = e->n_kernel + e->n_user;
+
+	if (n > MAX_KERNEL_FRAMES + MAX_USER_FRAMES) /* never: says so to the verifier */
+		n = MAX_KERNEL_FRAMES + MAX_USER_FRAMES;
+	size += n * sizeof(__u64);
+	if (has_losses(cpu))
+		tell_losses(cpu);
+	if (bpf_ringbuf_output(&events, e, size, wakeup_flags()))
+		count_loss(cpu, output_failure(size), e->time_ns);
+}
+
+/* Reserve an ID and take what can be taken at `level`, which is ours. */
+static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 level,
+					const struct capture_request *request, const enum capture_how how)
+{
+	__u32 key = level; /* a copy: the verifier forgets what it knows of a variable whose address was taken */
+	struct tick_event *e = bpf_map_lookup_elem(&tick_scratch, &key);
+	__u64 task = bpf_get_current_pid_tgid();
+
+	if (!e || level >= LEVELS)
+		return 0;
+	e->cpu = bpf_get_smp_processor_id();
+	e->id = (__u64)e->cpu << 48 | (__u64)level << 44 | ++cpu->next[level];
+	e->owner = e->id;
+	e->time_ns = bpf_ktime_get_ns();
+	e->type = EVENT_TICK;
+	e->state = STATE_COMPLETE;
+	e->flags = 0;
+	e->weight = request->weight;
+	e->event = request->event;
+	e->pid = task >> 32;
+	e->tid = task;
+	e->user_depth = 0;
+	e->n_kernel = 0;
+	e->n_user = 0;
+	e->pad = 0;
+	take_kernel(ctx, e);
+	take_user_half(cpu, e, how);
+	send_tick(cpu, e);
+	return e->id;
+}
+
+/*
+ * Reserve an ID for the current task's stack; 0 when the program is nested too deep (counted). `how` is a constant: it
+ * decides from which kernel on the program loads.
+ */
+static __always_inline __u64 capture_reserve(void *ctx, const struct capture_request *request,
+					     const enum capture_how how)
+{
+	struct cpu_state *cpu;
+	__u32 level = 0;
+	__u64 id = 0;
+
+	/* Programs of perf events and tracepoints cannot be preempted; those of uprobes can. */
+	if (how == CAPTURE_DEFERRED)
+		bpf_preempt_disable();
+	cpu = this_cpu_state();
+	if (!cpu)
+		goto out;
+	/* An interrupt between test and set gives the level back before it returns. */
+	for (level = 0; level < LEVELS; level++) {
+		if (!cpu->busy[level])
+			break;
+	}
+	if (level < LEVELS) {
+		cpu->busy[level] = 1;
+		id = reserve_at(ctx, cpu, level, request, how);
+		cpu->busy[level] = 0;
+	} else {
+		__sync_fetch_and_add(&cpu->unnumbered, 1);
+		count_loss(cpu, DROP_CONTENDED, bpf_ktime_get_ns());
+	}
+out:
+	if (how == CAPTURE_DEFERRED)
+		bpf_preempt_enable();
+	return id;
+}
+
+/* The current thread ends: settle what it owes while its memory is still there (6.16 and newer), and forget it. */
+static __always_inline void capture_exit(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct slot *slot = bpf_map_lookup_elem(&slots, &tid);
+
+	if (!slot)
+		return;
+	if (!slot->done) {
+		bpf_preempt_disable();
+		take_user(slot, tid, false, true);
+		bpf_preempt_enable();
+	}
+	bpf_map_delete_elem(&slots, &tid);
+}
+
+/* The current thread executed another program; `old_tid` is its TID before, which exec may have changed. */
+static __always_inline void capture_exec(__u32 old_tid)
+{
+	struct slot *slot = bpf_map_lookup_elem(&slots, &old_tid);
+	struct cpu_state *cpu = this_cpu_state();
+
+	if (!slot || !cpu)
+		return;
+	if (!slot->done)
+		send_state(cpu, slot, old_tid, STATE_EXECED);
+	bpf_map_delete_elem(&slots, &old_tid);
+}
+
+/* The hooks that deferred capture needs: sched_process_exit(task, ...), sched_process_exec(task, old_pid, bprm). */
+#define DEFINE_CAPTURE_HOOKS()                                                                                         \
+	SEC("raw_tp/sched_process_exit")                                                                               \
+	int capture_on_exit(struct bpf_raw_tracepoint_args *ctx)                                                       \
+	{                                                                                                              \
+		capture_exit();                                                                                        \
+		return 0;                                                                                              \
+	}                                                                                                              \
+	SEC("raw_tp/sched_process_exec")                                                                               \
+	int capture_on_exec(struct bpf_raw_tracepoint_args *ctx)                                                       \
+	{                                                                                                              \
+		capture_exec(ctx->args[1]);                                                                            \
+		return 0;                                                                                              \
+	}
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the programs send to user space through the ring buffer, and what user space tells them. */
+#ifndef RAWSTACK_EVENT_H
+#define RAWSTACK_EVENT_H
+
+/* Frames of one half that are kept at most, whatever the configuration says. */
+#define MAX_KERNEL_FRAMES 128
+#define MAX_USER_FRAMES 1024
+/* Frames of a user stack that are counted at most, to tell how deep a cut stack really is. */
+#define MAX_WALK 2048
+/* Programs that may interrupt each other on one CPU: task, interrupt, NMI, and one to spare. */
+#define LEVELS 4
+
+/* Numbers are part of the wire: append only. */
+enum event_type {
+	EVENT_TICK = 1,
+	EVENT_USER = 2,
+	EVENT_DROP = 3,
+};
+
+/* As rawstack_format::record::State. */
+enum stack_state {
+	STATE_COMPLETE = 0,
+	STATE_TRUNCATED = 1,
+	STATE_FAULTED = 2,
+	STATE_EXITED = 3,
+	STATE_EXECED = 4,
+	STATE_SCHEDULE_FAILED = 5,
+	STATE_DROPPED = 6,
+	STATE_PENDING = 7,
+};
+
+/* As rawstack_format::record::DropReason. */
+enum drop_reason {
+	DROP_BUFFER_FULL = 0,
+	DROP_CONTENDED = 1,
+	DROP_UNWRITTEN = 2, /* user space only */
+	DROP_USER_HALF = 3,
+	DROP_REASONS = 4,
+};
+
+/* Bits of tick_event.flags. */
+enum tick_flag {
+	TICK_KERNEL_CUT = 1, /* the kernel half was cut at the limit */
+};
+
+/* A sample: its kernel half, and its user half unless that is still to come. */
+struct tick_event {
+	__u16 type;
+	__u8 state; /* STATE_PENDING: an EVENT_USER of `owner` follows, or has just gone by */
+	__u8 flags;
+	__u32 cpu;
+	__u64 time_ns;
+	__u64 id;
+	__u64 owner; /* ID whose user half this shares; often `id` */
+	__u64 weight;
+	__u32 pid;
+	__u32 tid;
+	__u32 event;
+	__u32 user_depth; /* frames the user half really has; more than MAX_WALK: ~0 */
+	__u16 n_kernel;
+	__u16 n_user;
+	__u32 pad;
+	__u64 frames[MAX_KERNEL_FRAMES + MAX_USER_FRAMES]; /* kernel, then user, leaf first; only the filled part is sent */
+};
+
+/* The outcome of every sample with this owner. */
+struct user_header {
+	__u16 type;
+	__u8 state;
+	__u8 pad;
+	__u32 user_depth;
+	__u64 time_ns;
+	__u64 owner;
+	__u32 pid;
+	__u32 tid;
+	__u32 n_user;
+	__u32 pad2;
+};
+
+/* The same with the user half; only the filled part is sent. */
+struct user_event {
+	struct user_header head;
+	__u64 frames[MAX_USER_FRAMES];
+};
+
+/* A loss, sent as soon as there is room again on the CPU where it happened. */
+struct drop_event {
+	__u16 type;
+	__u16 reason;
+	__u32 cpu;
+	__u64 count;
+	__u64 from_ns;
+	__u64 to_ns;
+};
+
+/* The user half that a thread owes. One for each thread that was sampled; removed when it ends. */
+struct slot {
+	struct bpf_task_work work;
+	__u64 owner; /* 0: none yet */
+	__u64 done; /* owner's user half was sent */
+	__u64 start_time; /* tells a reused TID */
+	__u64 exec_id; /* tells another program in the same thread */
+	__u64 sp; /* user stack pointer at the tick: tells replaced registers */
+	__u32 pid;
+	__u32 pad;
+};
+
+/* One reason's losses on one CPU. */
+struct loss {
+	__u64 count;
+	__u64 told; /* part of count that has gone into the stream */
+	__u64 from_ns; /* of the part not yet told */
+	__u64 to_ns;
+};
+
+/* What a CPU keeps between events. Read by user space at the end: the truth for reserved IDs. */
+struct cpu_state {
+	__u64 next[LEVELS]; /* IDs reserved, by level */
+	__u64 unnumbered; /* samples that found no level free; counted as reserved and dropped */
+	__u64 busy[LEVELS];
+	struct loss losses[DROP_REASONS];
+};
+
+/* Set before the programs are loaded. */
+struct capture_config {
+	__u64 wakeup_bytes; /* wake the reader when this much waits; 0: at each event */
+	__u32 user_stacks; /* 0: none, 1: immediate, 2: deferred */
+	__u32 kernel_stacks;
+	__u32 max_user_frames;
+	__u32 max_kernel_frames; /* the kernel's own limit: reaching it means cut */
+};
+
+/* Set before the programs are loaded: the recorder's own part. */
+struct recorder_config {
+	__u64 period; /* weight of one tick */
+	__u32 filter; /* only processes in `targets` */
+	__u32 follow; /* and their children */
+};
+
+#endif

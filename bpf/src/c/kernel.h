@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The few kernel types and constants that the programs touch. CO-RE relocates each field, so only names and kinds
+ * must be right, not positions; a whole vmlinux.h would be 100,000 lines for these hundred.
+ */
+#ifndef RAWSTACK_KERNEL_H
+#define RAWSTACK_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+/* include/uapi/linux/bpf.h */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_F_USER_STACK = 256 };
+enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
+enum { BPF_RB_AVAIL_DATA = 0 };
+
+/* include/linux/sched.h: stable since long before 5.8, but for the last (6.4) */
+#define PF_EXITING 0x00000004
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
+#define PF_KTHREAD 0x00200000
+
+/* errno of the kernel */
+#define EBUSY 16
+
+/* Opaque to programs; the kernel finds it in a map's value by this name. */
+struct bpf_task_work {
+	__u64 __opaque;
+} __attribute__((aligned(8)));
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* Whole, not only named: libbpf compares kfunc prototypes and takes a forward declaration for another kind. */
+struct bpf_map {
+	__u32 id;
+};
+
+struct mm_struct;
+
+struct return_instance;
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+	__u64 start_time;
+	__u64 self_exec_id;
+	void *stack;
+	struct mm_struct *mm;
+	struct signal_struct *signal;
+	struct uprobe_task *utask;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+};
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long bp;
+	unsigned long ip;
+	unsigned long cs;
+	unsigned long sp;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	unsigned long long regs[31];
+	unsigned long long sp;
+	unsigned long long pc;
+	unsigned long long pstate;
+};
+#else
+#error "no user registers known for this architecture"
+#endif
+
+/* Only asked whether it has a member. */
+enum bpf_func_id {
+	BPF_FUNC_task_pt_regs = 175,
+	BPF_FUNC_find_vma = 180,
+};
+
+#pragma clang attribute pop
+
+/* Context of raw tracepoint programs: never relocated. */
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
+
+#endif

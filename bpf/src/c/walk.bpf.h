@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The user half of the current task's stack, by frame pointers. Knows nothing of events and maps of the capture.
+ *
+ * The kernel's own walk is not enough: it says neither that it was cut nor that a page was missing, and it follows
+ * whatever code without frame pointers keeps in that register. This walk stays in the stack's mapping: a chain that
+ * leaves it is the end of the chain, a page of it that is not there is a fault.
+ */
+#ifndef RAWSTACK_WALK_BPF_H
+#define RAWSTACK_WALK_BPF_H
+
+enum walk_end {
+	WALK_ON = 0,
+	WALK_DONE = 1, /* reached the outermost frame */
+	WALK_FAULT = 2, /* a page of the stack was not there */
+};
+
+struct walk {
+	__u64 ip;
+	__u64 sp;
+	__u64 fp;
+	__u64 *frames; /* room for `room` */
+	__u64 high; /* end of the stack's mapping, 0: not asked yet */
+	__u32 room;
+	__u32 depth; /* frames seen */
+	__u32 kept; /* frames stored */
+	__u16 compat; /* 32-bit code */
+	__u16 end;
+};
+
+/*
+ * Kernels before 5.17 have no bpf_loop() and no callbacks: there a bounded loop of this many frames, the kernel's own
+ * limit, has to do. `plain` is a constant in all that follows.
+ */
+#define PLAIN_FRAMES 127
+
+/* A step further than this asks where the stack ends, before it is believed. */
+#define FAR (64 << 10)
+/* Taken for the rest of the stack when the kernel cannot say: the usual limit. */
+#define USUAL_STACK (8 << 20)
+
+#if defined(__TARGET_ARCH_x86)
+#define USER32_CS 0x23
+#define THREAD_SIZE (16 << 10)
+#define ADDRESS_MASK (~0ULL)
+
+static __always_inline bool read_registers(struct walk *walk, struct pt_regs *regs)
+{
+	walk->ip = BPF_CORE_READ(regs, ip);
+	walk->sp = BPF_CORE_READ(regs, sp);
+	walk->fp = BPF_CORE_READ(regs, bp);
+	walk->compat = BPF_CORE_READ(regs, cs) == USER32_CS;
+	return (BPF_CORE_READ(regs, cs) & 3) == 3;
+}
+#elif defined(__TARGET_ARCH_arm64)
+#define THREAD_SIZE (16 << 10)
+/* A return address may carry a pointer authentication code above bit 47. */
+#define ADDRESS_MASK ((1ULL << 48) - 1)
+
+static __always_inline bool read_registers(struct walk *walk, struct pt_regs *regs)
+{
+	walk->ip = BPF_CORE_READ(regs, pc);
+	walk->sp = BPF_CORE_READ(regs, sp);
+	walk->fp = BPF_CORE_READ(regs, regs[29]);
+	return (BPF_CORE_READ(regs, pstate) & 0xf) == 0;
+}
+#endif
+
+/* The registers with which the current task will return to user space; false when it has none. */
+static __always_inline bool start_walk(struct walk *walk, struct task_struct *task)
+{
+	struct pt_regs *regs;
+
+	/* Before 5.15: at the top of the kernel stack, as task_pt_regs() in arch/x86/include/asm/processor.h. */
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	else
+		regs = (struct pt_regs *)(BPF_CORE_READ(task, stack) + THREAD_SIZE - bpf_core_type_size(struct pt_regs));
+	return read_registers(walk, regs);
+}
+
+static long keep_bounds(struct task_struct *task, struct vm_area_struct *vma, void *data)
+{
+	struct walk *walk = data;
+
+	walk->high = vma->vm_end;
+	return 0;
+}
+
+/* Whether a frame may lie at walk->fp: on the stack, above the stack pointer. */
+static __always_inline bool on_stack(struct walk *walk, const bool plain)
+{
+	if (!walk->high) {
+		if (!plain && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma))
+			bpf_find_vma(bpf_get_current_task_btf(), walk->sp, keep_bounds, walk, 0);
+		if (!walk->high)
+			walk->high = walk->sp + USUAL_STACK;
+	}
+	return walk->fp < walk->high;
+}
+
+static __always_inline void keep(struct walk *walk, __u64 address)
+{
+	__u32 i = walk->kept;
+
+	walk->depth++;
+	if (i >= walk->room || i >= MAX_USER_FRAMES)
+		return;
+	walk->frames[i] = address & ADDRESS_MASK;
+	walk->kept = i + 1;
+}
+
+/* Read the frame record at walk->fp. */
+static __always_inline long read_record(struct walk *walk, __u64 record[2])
+{
+	__u32 narrow[2] = {};
+	long err;
+
+	if (!walk->compat)
+		return bpf_probe_read_user(record, 2 * sizeof(__u64), (void *)walk->fp);
+	err = bpf_probe_read_user(narrow, sizeof(narrow), (void *)walk->fp);
+	record[0] = narrow[0];
+	record[1] = narrow[1];
+	return err;
+}
+
+/* Whether walk->fp can be a frame record at all: aligned, and not below what is above it. */
+static __always_inline bool plausible(struct walk *walk, __u64 below, const bool plain)
+{
+	if (walk->fp < below || walk->fp & (walk->compat ? 3 : 7))
+		return false;
+	return walk->fp - below < FAR || on_stack(walk, plain);
+}
+
+/* Go on from the record just read. */
+static __always_inline void advance(struct walk *walk, const __u64 record[2], const bool plain)
+{
+	__u64 fp = walk->fp;
+
+	walk->fp = record[0];
+	if (!plausible(walk, fp + 1, plain))
+		walk->end = WALK_DONE;
+}
+
+/* One frame further, until walk->end says why not. */
+static __always_inline void step(struct walk *walk, const bool plain)
+{
+	__u64 record[2] = {};
+
+	if (read_record(walk, record)) {
+		walk->end = on_stack(walk, plain) ? WALK_FAULT : WALK_DONE;
+	} else if (!record[1]) {
+		walk->end = WALK_DONE;
+	} else {
+		keep(walk, record[1]);
+		advance(walk, record, plain);
+	}
+}
+
+/* The same for bpf_loop(): 1 ends it. */
+static long walk_step(__u32 i, void *data)
+{
+	struct walk *walk = data;
+
+	step(walk, false);
+	return walk->end != WALK_ON;
+}
+
+/* One frame further with page faults allowed, keeping nothing: only to bring the pages in. */
+static long fetch_step(__u32 i, void *data)
+{
+	struct walk *walk = data;
+	__u64 record[2] = {};
+
+	if (read_record(walk, record) &&
+	    (!on_stack(walk, false) || bpf_copy_from_user(record, sizeof(record), (void *)walk->fp))) {
+		walk->end = WALK_DONE;
+		return 1;
+	}
+	if (!record[1])
+		return 1;
+	advance(walk, record, false);
+	return walk->end != WALK_ON;
+}
+
+/* Bring in the pages that hold the current task's frame records. May sleep. */
+static __always_inline void fetch_stack(void)
+{
+	struct walk walk = {};
+
+	if (start_walk(&walk, bpf_get_current_task_btf()) && plausible(&walk, walk.sp, false))
+		bpf_loop(MAX_WALK, fetch_step, &walk, 0);
+}
+
+/* Store the frames from the instruction itself outwards; stops at the configured number, but counts on. */
+static __always_inline void walk_user(struct walk *walk, __u64 *frames, __u32 room, const bool plain)
+{
+	int i;
+
+	walk->frames = frames;
+	walk->room = capture_cfg.max_user_frames < room ? capture_cfg.max_user_frames : room;
+	keep(walk, walk->ip);
+	if (!plausible(walk, walk->sp, plain)) {
+		walk->end = WALK_DONE;
+		return;
+	}
+	if (!plain) {
+		bpf_loop(MAX_WALK, walk_step, walk, 0);
+		return;
+	}
+	for (i = 1; i < PLAIN_FRAMES && walk->end == WALK_ON; i++)
+		step(walk, true);
+}
+
+static __always_inline __u8 walk_state(const struct walk *walk)
+{
+	if (walk->end == WALK_FAULT)
+		return STATE_FAULTED;
+	return walk->end == WALK_ON || walk->depth > walk->kept ? STATE_TRUNCATED : STATE_COMPLETE;
+}
+
+/* Frames that are really there, where some were not kept; ~0: more than were counted. */
+static __always_inline __u32 walk_depth(const struct walk *walk)
+{
+	if (walk->end == WALK_ON)
+		return ~0U;
+	return walk->depth > walk->kept ? walk->depth : 0;
+}
+
+/*
+ * A uretprobe replaces return addresses on the stack by its trampoline's. The kernel's walk puts them back
+ * (fixup_uretprobe_trampoline_entries() in kernel/events/callchain.c, 6.11 and newer): take its frames for ours where
+ * the task has any.
+ */
+static __always_inline void repair_uretprobes(struct task_struct *task, struct walk *walk, __u64 *frames)
+{
+	if (!BPF_CORE_READ(task, utask, return_instances))
+		return;
+	/* At most the kernel's own limit; what lies deeper stays as walked. */
+	bpf_get_task_stack(task, frames, MAX_USER_FRAMES * sizeof(__u64), BPF_F_USER_STACK);
+}
+
+#endif

@@ -1,0 +1,90 @@
+//! What can go wrong between this crate and the kernel.
+
+use std::{io, result};
+
+/// `Result` with [`Error`].
+pub type Result<T> = result::Result<T, Error>;
+
+/// A failure at the kernel's edge.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel has no type information of its own.
+    #[error(
+        "failed to read /sys/kernel/btf/vmlinux: {0}; the kernel must be built with CONFIG_DEBUG_INFO_BTF=y, so that \
+         the programs can find its structures"
+    )]
+    NoBtf(#[source] io::Error),
+    /// A BPF program or map was refused for want of permission.
+    #[error(
+        "failed to load the BPF programs: {0}; run as root, or with CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN where \
+         kernel.perf_event_paranoid is above 2); lockdown=confidentiality forbids it altogether"
+    )]
+    LoadNotPermitted(#[source] libbpf_rs::Error),
+    /// A BPF program was refused.
+    #[error("failed to load the BPF programs: {error}{verdict}; kernel 5.8 or newer is needed")]
+    Load {
+        /// What libbpf said.
+        #[source]
+        error: libbpf_rs::Error,
+        /// The kernel's last words, or nothing.
+        verdict: String,
+    },
+    /// A BPF program could not be hooked in.
+    #[error("failed to attach BPF program {program}: {error}")]
+    Attach {
+        /// Its name.
+        program: &'static str,
+        /// What libbpf said.
+        #[source]
+        error: libbpf_rs::Error,
+    },
+    /// A map could not be read or written.
+    #[error("failed to access BPF map {map}: {error}")]
+    Map {
+        /// Its name.
+        map: &'static str,
+        /// What libbpf said.
+        #[source]
+        error: libbpf_rs::Error,
+    },
+    /// A perf event was refused for want of permission.
+    #[error(
+        "failed to open perf event {event} on CPU {cpu}: {error}; run as root, or with CAP_PERFMON (CAP_SYS_ADMIN \
+         where kernel.perf_event_paranoid is above 2)"
+    )]
+    PerfNotPermitted {
+        /// Its name.
+        event: &'static str,
+        /// CPU.
+        cpu: u32,
+        /// The kernel's answer.
+        #[source]
+        error: io::Error,
+    },
+    /// A perf event could not be used.
+    #[error("failed to {action} perf event {event} on CPU {cpu}: {error}")]
+    Perf {
+        /// What was tried.
+        action: &'static str,
+        /// Its name.
+        event: &'static str,
+        /// CPU.
+        cpu: u32,
+        /// The kernel's answer.
+        #[source]
+        error: io::Error,
+    },
+    /// A file of the kernel's could not be read.
+    #[error("failed to read {path}: {error}")]
+    Read {
+        /// The file.
+        path: &'static str,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// Waiting failed.
+    #[error("failed to wait for events: {0}")]
+    Wait(#[source] io::Error),
+}

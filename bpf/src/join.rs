@@ -1,0 +1,132 @@
+//! Brings samples and their user halves together. Generic in what waits and in what it waits for.
+
+use std::collections::HashMap;
+use std::mem;
+
+/// Threads whose last outcome is kept at least, for samples that come behind it.
+const RECENT: usize = 32 << 10;
+
+/// Samples that wait for the user half of their owner.
+///
+/// A sample can also come *behind* the user half it shares: a tick while the kernel is just leaving the callback. So
+/// the last outcome of each thread is kept, for the threads seen last.
+#[derive(Debug)]
+pub struct Join<T, O> {
+    waiting: HashMap<u64, Waiting<T>>,
+    recent: HashMap<u32, (u64, O)>,
+    older: HashMap<u32, (u64, O)>,
+}
+
+/// What waits for one owner.
+#[derive(Debug)]
+struct Waiting<T> {
+    tid: u32,
+    items: Vec<T>,
+}
+
+impl<T, O> Default for Join<T, O> {
+    fn default() -> Self {
+        Self {
+            waiting: HashMap::new(),
+            recent: HashMap::new(),
+            older: HashMap::new(),
+        }
+    }
+}
+
+impl<T, O: Clone> Join<T, O> {
+    /// Let `item` wait for `owner`, a user half of thread `tid`. `Some`: it is there already.
+    pub fn wait(&mut self, owner: u64, tid: u32, item: T) -> Option<(T, O)> {
+        let outcome = [&self.recent, &self.older]
+            .into_iter()
+            .find_map(|outcomes| outcomes.get(&tid));
+        if let Some((id, outcome)) = outcome
+            && *id == owner
+        {
+            return Some((item, outcome.clone()));
+        }
+        self.waiting
+            .entry(owner)
+            .or_insert_with(|| Waiting {
+                tid,
+                items: Vec::new(),
+            })
+            .items
+            .push(item);
+        None
+    }
+
+    /// The user half of `owner` came: what waited for it, in the order in which it came.
+    pub fn complete(&mut self, owner: u64, tid: u32, outcome: O) -> Vec<T> {
+        if self.recent.len() >= RECENT {
+            self.older = mem::take(&mut self.recent);
+        }
+        self.recent.insert(tid, (owner, outcome));
+        self.give_up(owner)
+    }
+
+    /// The user half of `owner` will never come: what waited for it.
+    pub fn give_up(&mut self, owner: u64) -> Vec<T> {
+        self.waiting
+            .remove(&owner)
+            .map(|waiting| waiting.items)
+            .unwrap_or_default()
+    }
+
+    /// Owners that are waited for, with their threads, in no order.
+    pub fn owners(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.waiting
+            .iter()
+            .map(|(&owner, waiting)| (owner, waiting.tid))
+    }
+
+    /// Put other items in the place of those that wait for each owner.
+    pub fn replace_items(&mut self, mut replace: impl FnMut(&mut Vec<T>)) {
+        self.waiting
+            .values_mut()
+            .for_each(|waiting| replace(&mut waiting.items));
+    }
+
+    /// Change or forget the outcomes kept for samples that come behind them.
+    pub fn retain_outcomes(&mut self, mut keep: impl FnMut(&mut O) -> bool) {
+        self.recent.retain(|_, (_, outcome)| keep(outcome));
+        self.older.retain(|_, (_, outcome)| keep(outcome));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that all samples of one kernel entry get the user half of the first.
+    #[test]
+    fn shared() {
+        let mut join = Join::default();
+        assert_eq!(join.wait(7, 1, "a"), None);
+        assert_eq!(join.wait(7, 1, "b"), None);
+        assert_eq!(join.wait(8, 2, "c"), None);
+        assert_eq!(join.complete(7, 1, "stack"), ["a", "b"]);
+        assert_eq!(join.owners().collect::<Vec<_>>(), [(8, 2)]);
+    }
+
+    /// Check that a sample behind the user half it shares gets it, and one with a newer owner waits.
+    #[test]
+    fn behind() {
+        let mut join = Join::default();
+        join.wait(7, 1, "a");
+        join.complete(7, 1, "stack");
+        assert_eq!(join.wait(7, 1, "b"), Some(("b", "stack")));
+        assert_eq!(join.wait(9, 1, "c"), None);
+    }
+
+    /// Check that the outcomes kept stay bounded, whatever number of threads comes by.
+    #[test]
+    fn bounded() {
+        let mut join = Join::<(), u32>::default();
+        for tid in 0..200_000 {
+            join.complete(u64::from(tid), tid, tid);
+        }
+        assert!(join.recent.len() + join.older.len() <= 2 * RECENT);
+        assert_eq!(join.wait(199_999, 199_999, ()), Some(((), 199_999)));
+    }
+}

@@ -1,0 +1,262 @@
+//! The perf events of one CPU: a clock that ticks, and a ring of side-band records. Knows not what they mean.
+#![allow(
+    unsafe_code,
+    reason = "perf_event_open and its ring have no safe wrapper that knows build IDs"
+)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perf_event_open_sys as sys;
+use perf_event_open_sys::{bindings, ioctls};
+
+use crate::error::{Error, Result};
+
+/// Pages of one side-band ring behind its header page; a power of two.
+const RING_PAGES: usize = 128;
+
+/// What goes behind each side-band record (`sample_id` of perf_event_open(2)), in bytes: pid and tid, time, CPU.
+pub(crate) const SAMPLE_ID_LEN: usize = 24;
+
+fn open(attr: &mut bindings::perf_event_attr, cpu: u32, event: &'static str) -> Result<OwnedFd> {
+    attr.size = u32::try_from(size_of::<bindings::perf_event_attr>()).unwrap_or(0);
+    let cpu_number = i32::try_from(cpu).unwrap_or(-1);
+    // SAFETY: attr is a whole perf_event_attr that says its size; the kernel only reads it.
+    let fd = unsafe {
+        sys::perf_event_open(
+            attr,
+            -1,
+            cpu_number,
+            -1,
+            bindings::PERF_FLAG_FD_CLOEXEC as libc::c_ulong,
+        )
+    };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        return Err(match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Error::PerfNotPermitted { event, cpu, error },
+            _ => Error::Perf {
+                action: "open",
+                event,
+                cpu,
+                error,
+            },
+        });
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A timer that interrupts one CPU at fixed intervals while it is not idle (`cpu-clock`).
+#[derive(Debug)]
+pub(crate) struct CpuClock {
+    fd: OwnedFd,
+    cpu: u32,
+}
+
+impl CpuClock {
+    const NAME: &'static str = "cpu-clock";
+
+    /// Open it, stopped. `period` in nanoseconds.
+    pub(crate) fn open(cpu: u32, period: u64) -> Result<Self> {
+        let mut attr = bindings::perf_event_attr {
+            type_: bindings::PERF_TYPE_SOFTWARE,
+            config: u64::from(bindings::PERF_COUNT_SW_CPU_CLOCK),
+            ..Default::default()
+        };
+        attr.__bindgen_anon_1.sample_period = period;
+        attr.set_disabled(1);
+        attr.set_exclude_idle(1);
+        Ok(Self {
+            fd: open(&mut attr, cpu, Self::NAME)?,
+            cpu,
+        })
+    }
+
+    /// Another descriptor of it, for libbpf: it closes what a program is attached to.
+    pub(crate) fn give_fd(&self) -> Result<RawFd> {
+        let fd = self.fd.try_clone().map_err(|error| Error::Perf {
+            action: "duplicate",
+            event: Self::NAME,
+            cpu: self.cpu,
+            error,
+        })?;
+        Ok(fd.into_raw_fd())
+    }
+
+    /// Start it: the first tick comes one period from now.
+    pub(crate) fn enable(&self) -> Result<()> {
+        // SAFETY: the descriptor is a perf event's.
+        self.check("start", unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
+    }
+
+    /// Stop it.
+    pub(crate) fn disable(&self) -> Result<()> {
+        // SAFETY: the descriptor is a perf event's.
+        self.check("stop", unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
+    }
+
+    fn check(&self, action: &'static str, result: libc::c_int) -> Result<()> {
+        if result < 0 {
+            let error = io::Error::last_os_error();
+            return Err(Error::Perf {
+                action,
+                event: Self::NAME,
+                cpu: self.cpu,
+                error,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The side-band records of one CPU: mappings, names, forks, exits, kernel symbols.
+#[derive(Debug)]
+pub(crate) struct SideBandRing {
+    _fd: OwnedFd,
+    header: NonNull<bindings::perf_event_mmap_page>,
+    data: NonNull<u8>,
+    page_size: usize,
+    tail: u64,
+}
+
+impl SideBandRing {
+    const NAME: &'static str = "dummy";
+
+    /// Open it, running. With `build_ids` (5.12 and newer) the kernel reads the build ID of each mapping it tells of.
+    pub(crate) fn open(cpu: u32, build_ids: bool) -> Result<Self> {
+        let mut attr = bindings::perf_event_attr {
+            type_: bindings::PERF_TYPE_SOFTWARE,
+            config: u64::from(bindings::PERF_COUNT_SW_DUMMY),
+            sample_type: u64::from(
+                bindings::PERF_SAMPLE_TID | bindings::PERF_SAMPLE_TIME | bindings::PERF_SAMPLE_CPU,
+            ),
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Default::default()
+        };
+        attr.set_use_clockid(1);
+        attr.set_sample_id_all(1);
+        attr.set_mmap(1);
+        attr.set_mmap2(1);
+        attr.set_comm(1);
+        attr.set_comm_exec(1);
+        attr.set_task(1);
+        attr.set_ksymbol(1);
+        attr.set_build_id(u64::from(build_ids));
+        let fd = open(&mut attr, cpu, Self::NAME)?;
+        Self::map(fd).map_err(|error| Error::Perf {
+            action: "map",
+            event: Self::NAME,
+            cpu,
+            error,
+        })
+    }
+
+    fn map(fd: OwnedFd) -> io::Result<Self> {
+        // SAFETY: sysconf has no preconditions.
+        let page_size =
+            usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let length = page_size * (1 + RING_PAGES);
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping of a descriptor that is ours; the kernel picks the address.
+        let address =
+            unsafe { libc::mmap(ptr::null_mut(), length, access, flags, fd.as_raw_fd(), 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let header = NonNull::new(address.cast()).ok_or_else(invalid)?;
+        // SAFETY: the mapping is longer than one page.
+        let data =
+            NonNull::new(unsafe { address.cast::<u8>().add(page_size) }).ok_or_else(invalid)?;
+        Ok(Self {
+            _fd: fd,
+            header,
+            data,
+            page_size,
+            tail: 0,
+        })
+    }
+
+    /// Copy all records that are there behind each other into `out`, and give their room back.
+    pub(crate) fn read(&mut self, out: &mut Vec<u8>) {
+        let size = self.page_size * RING_PAGES;
+        // SAFETY: data_head and data_tail are aligned words of the mapped header page that live as long as self;
+        // the kernel writes the one and reads the other, both as atomics.
+        let (head, tail) = unsafe {
+            let header = self.header.as_ptr();
+            (
+                AtomicU64::from_ptr(&raw mut (*header).data_head),
+                AtomicU64::from_ptr(&raw mut (*header).data_tail),
+            )
+        };
+        let end = head.load(Ordering::Acquire);
+        let length = usize::try_from(end - self.tail).unwrap_or(0).min(size);
+        let start = usize::try_from(self.tail).unwrap_or(0) % size;
+        let first = length.min(size - start);
+        // SAFETY: start < size, first and length - first stay in the ring; the kernel does not write between tail
+        // and head until tail moves.
+        unsafe {
+            out.extend_from_slice(slice::from_raw_parts(self.data.as_ptr().add(start), first));
+            out.extend_from_slice(slice::from_raw_parts(self.data.as_ptr(), length - first));
+        }
+        self.tail = end;
+        tail.store(end, Ordering::Release);
+    }
+}
+
+impl Drop for SideBandRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, of this length, and nothing refers to it any more.
+        unsafe {
+            libc::munmap(
+                self.header.as_ptr().cast(),
+                self.page_size * (1 + RING_PAGES),
+            )
+        };
+    }
+}
+
+/// CPUs that are online.
+pub fn online_cpus() -> Result<Vec<u32>> {
+    const PATH: &str = "/sys/devices/system/cpu/online";
+    let read = || io::read_to_string(File::open(PATH)?);
+    let text = read().map_err(|error| Error::Read { path: PATH, error })?;
+    parse_cpu_list(text.trim()).ok_or_else(|| Error::Read {
+        path: PATH,
+        error: io::ErrorKind::InvalidData.into(),
+    })
+}
+
+/// `0-3,8` as the kernel writes CPU lists.
+pub fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse().ok()?, last.parse::<u32>().ok()?);
+        if last < first || last > 0xffff {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that single CPUs and ranges are told apart and nonsense is refused.
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0"), Some(vec![0]));
+        assert_eq!(parse_cpu_list("0-2,8"), Some(vec![0, 1, 2, 8]));
+        assert_eq!(parse_cpu_list("2-0"), None);
+        assert_eq!(parse_cpu_list(""), None);
+        assert_eq!(parse_cpu_list("0-99999999"), None);
+    }
+}

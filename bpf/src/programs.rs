@@ -1,0 +1,299 @@
+//! The recorder's programs: loaded, attached, ticking.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
+use std::result;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+use std::{fs, io};
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramType, set_print,
+};
+
+use crate::error::{Error, Result};
+use crate::perf_event::CpuClock;
+use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
+use crate::stream::Stream;
+
+/// When user halves are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On return to user space, page faults allowed: kernel 6.18 and newer.
+    Deferred,
+    /// At the tick, from what is in memory.
+    Immediate,
+    /// Not at all.
+    Off,
+}
+
+/// What the programs are to do.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// When user halves are taken.
+    pub mode: Mode,
+    /// Take kernel halves.
+    pub kernel_stacks: bool,
+    /// User frames that are kept at most; the programs' own limit is 1024.
+    pub max_user_frames: u32,
+    /// Nanoseconds between two ticks on each CPU; the weight of a sample.
+    pub period: u64,
+    /// Record only processes that are made targets.
+    pub filter: bool,
+    /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
+    pub ring_bytes: u32,
+    /// Wake the reader when so many bytes wait; 0: at each event.
+    pub wakeup_bytes: u64,
+    /// Threads that can owe a user half at once; what is beyond is taken at the tick.
+    pub max_threads: u32,
+}
+
+/// Whether this kernel can defer, as its type information says; `Err` with the reason if not.
+pub fn can_defer() -> Result<result::Result<(), &'static str>> {
+    let btf = Btf::from_path("/sys/kernel/btf/vmlinux")
+        .map_err(|error| Error::NoBtf(io::Error::other(error.to_string())))?;
+    let has = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
+    let names = [
+        "bpf_task_work_schedule_resume",
+        "bpf_task_work_schedule_resume_impl",
+    ];
+    Ok(if names.into_iter().any(has) {
+        Ok(())
+    } else {
+        Err("the kernel has no bpf_task_work (6.18 and newer)")
+    })
+}
+
+/// Memory for the programs' object; lend it to [`Programs::load`].
+#[derive(Debug)]
+pub struct Room(MaybeUninit<OpenObject>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+}
+
+/// The recorder's programs in the kernel. All goes with it when it is dropped.
+pub struct Programs<'a> {
+    skel: RecorderSkel<'a>,
+    links: Vec<Link>,
+    clocks: Vec<CpuClock>,
+    mode: Mode,
+}
+
+impl fmt::Debug for Programs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Programs")
+            .field("mode", &self.mode)
+            .field("clocks", &self.clocks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Programs<'a> {
+    /// Load what `config` needs. Nothing runs yet.
+    pub fn load(room: &'a mut Room, config: &Config) -> Result<Self> {
+        let open_error = |error| Error::Load {
+            error,
+            verdict: String::new(),
+        };
+        set_print(Some((PrintLevel::Warn, keep_words)));
+        let mut open = RecorderSkelBuilder::default()
+            .open(&mut room.0)
+            .map_err(open_error)?;
+        configure(&mut open, config)?;
+        let skel = open.load().map_err(load_error)?;
+        Ok(Self {
+            skel,
+            links: Vec::new(),
+            clocks: Vec::new(),
+            mode: config.mode,
+        })
+    }
+
+    /// The events that the programs send.
+    pub fn stream(&self) -> Result<Stream> {
+        let maps = &self.skel.maps;
+        Stream::new(&maps.events, &maps.slots, &maps.cpu_states)
+    }
+
+    /// Record this process; its children follow by themselves.
+    pub fn add_target(&self, pid: u32) -> Result<()> {
+        let map_error = |error| Error::Map {
+            map: "targets",
+            error,
+        };
+        self.skel
+            .maps
+            .targets
+            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(map_error)
+    }
+
+    /// Whether this process is recorded.
+    pub fn is_target(&self, pid: u32) -> bool {
+        self.skel
+            .maps
+            .targets
+            .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
+            .is_ok_and(|value| value.is_some())
+    }
+
+    /// Hook in what keeps account of threads. Call it before [`start`](Self::start).
+    pub fn attach(&mut self, filter: bool) -> Result<()> {
+        let progs = &self.skel.progs;
+        let mut hooks = Vec::new();
+        if self.mode == Mode::Deferred {
+            hooks.push((
+                &progs.capture_on_exit,
+                "capture_on_exit",
+                "sched_process_exit",
+            ));
+            hooks.push((
+                &progs.capture_on_exec,
+                "capture_on_exec",
+                "sched_process_exec",
+            ));
+        }
+        if filter {
+            hooks.push((&progs.follow_fork, "follow_fork", "sched_process_fork"));
+            hooks.push((&progs.forget_exited, "forget_exited", "sched_process_exit"));
+        }
+        for (hook, program, tracepoint) in hooks {
+            let link = hook.attach_raw_tracepoint(tracepoint);
+            self.links
+                .push(link.map_err(|error| Error::Attach { program, error })?);
+        }
+        Ok(())
+    }
+
+    /// Start ticking on these CPUs, each at a random phase of `period` so that none keeps step with the workload.
+    pub fn start(&mut self, cpus: &[u32], period: u64) -> Result<()> {
+        let (tick, program) = match self.mode {
+            Mode::Deferred => (&self.skel.progs.tick_deferred, "tick_deferred"),
+            Mode::Immediate | Mode::Off if has_loops() => {
+                (&self.skel.progs.tick_immediate, "tick_immediate")
+            }
+            Mode::Immediate | Mode::Off => (&self.skel.progs.tick_plain, "tick_plain"),
+        };
+        for &cpu in cpus {
+            let clock = CpuClock::open(cpu, period)?;
+            self.links.push(
+                tick.attach_perf_event(clock.give_fd()?)
+                    .map_err(|error| Error::Attach { program, error })?,
+            );
+            self.clocks.push(clock);
+        }
+        let mut phases = random_phases(cpus.len(), period);
+        phases.sort_unstable();
+        let mut passed = 0;
+        for (clock, phase) in self.clocks.iter().zip(phases) {
+            thread::sleep(Duration::from_nanos(phase - passed));
+            passed = phase;
+            clock.enable()?;
+        }
+        Ok(())
+    }
+
+    /// Stop ticking. User halves may still come for a moment.
+    pub fn stop(&self) -> Result<()> {
+        self.clocks.iter().try_for_each(CpuClock::disable)
+    }
+}
+
+/// One phase a CPU, each below `period`.
+fn random_phases(cpus: usize, period: u64) -> Vec<u64> {
+    (0..cpus)
+        .map(|cpu| RandomState::new().hash_one(cpu) % period.max(1))
+        .collect()
+}
+
+/// Whether programs may loop with `bpf_loop` (5.17 and newer).
+fn has_loops() -> bool {
+    /// `BPF_FUNC_loop` of `include/uapi/linux/bpf.h`.
+    const LOOP: u32 = 181;
+    ProgramType::PerfEvent
+        .is_helper_supported(LOOP)
+        .unwrap_or(false)
+}
+
+fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
+    let deferred = config.mode == Mode::Deferred;
+    let plain = !deferred && !has_loops();
+    let progs = &mut open.progs;
+    progs.tick_deferred.set_autoload(deferred);
+    progs.tick_immediate.set_autoload(!deferred && !plain);
+    progs.tick_plain.set_autoload(plain);
+    progs.capture_on_exit.set_autoload(deferred);
+    progs.capture_on_exec.set_autoload(deferred);
+    progs.follow_fork.set_autoload(config.filter);
+    progs.forget_exited.set_autoload(config.filter);
+    let map_error = |map| move |error| Error::Map { map, error };
+    open.maps
+        .events
+        .set_max_entries(config.ring_bytes)
+        .map_err(map_error("events"))?;
+    open.maps
+        .slots
+        .set_max_entries(if deferred { config.max_threads } else { 1 })
+        .map_err(map_error("slots"))?;
+    if let Some(data) = open.maps.rodata_data.as_deref_mut() {
+        data.capture_cfg.wakeup_bytes = config.wakeup_bytes;
+        data.capture_cfg.user_stacks = u32::from(config.mode != Mode::Off);
+        data.capture_cfg.kernel_stacks = u32::from(config.kernel_stacks);
+        data.capture_cfg.max_user_frames = config.max_user_frames;
+        data.capture_cfg.max_kernel_frames = kernel_frame_limit();
+        data.recorder_cfg.period = config.period;
+        data.recorder_cfg.filter = u32::from(config.filter);
+    }
+    Ok(())
+}
+
+/// Frames at which the kernel cuts its own walks (`kernel.perf_event_max_stack`).
+fn kernel_frame_limit() -> u32 {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    text.trim().parse().unwrap_or(127).min(128)
+}
+
+/// What libbpf last warned of: the verifier's verdict among it.
+static WORDS: Mutex<String> = Mutex::new(String::new());
+
+fn keep_words(_level: PrintLevel, text: String) {
+    if let Ok(mut words) = WORDS.lock() {
+        words.push_str(&text);
+    }
+}
+
+fn load_error(error: libbpf_rs::Error) -> Error {
+    if error.kind() == ErrorKind::PermissionDenied && !words_show_verdict() {
+        return Error::LoadNotPermitted(error);
+    }
+    Error::Load {
+        verdict: last_verdict(),
+        error,
+    }
+}
+
+fn words_show_verdict() -> bool {
+    WORDS
+        .lock()
+        .is_ok_and(|words| words.contains("BEGIN PROG LOAD LOG"))
+}
+
+/// The line in which the kernel says what it disliked.
+fn last_verdict() -> String {
+    let words = WORDS.lock().map(|words| words.clone()).unwrap_or_default();
+    let verdict = words.lines().rfind(|line| {
+        !line.is_empty()
+            && !line.starts_with("processed ")
+            && !line.starts_with("-- END")
+            && !line.starts_with("libbpf")
+    });
+    verdict.map(|line| format!(" ({line})")).unwrap_or_default()
+}

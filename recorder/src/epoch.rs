@@ -1,0 +1,363 @@
+//! One epoch's rows: what the archive needs to know of a stack is put into the batch when it is first used.
+
+use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::rc::Rc;
+
+use rawstack_bpf::Addresses;
+use rawstack_format::id::{Addr, FileOffset, FrameIndex, ModuleIndex, StackIndex};
+use rawstack_format::record::{
+    Batch, Frame, FrameKind, Mapping, Process, Sample, StackNode, Thread,
+};
+
+use crate::module::ModuleNumber;
+use crate::process;
+use crate::tables::{FrameRow, ROOT, Space, Tables};
+use crate::world::World;
+
+/// Rows of one kind in one batch when one had to be split: keeps it within a chunk whatever the paths' lengths.
+const SPLIT_ROWS: usize = 64;
+
+/// An epoch and the batch that is being filled.
+#[derive(Debug, Default)]
+pub(crate) struct Epoch {
+    number: u32,
+    tables: Tables,
+    batch: Batch,
+    bytes: usize,
+    next_module: u32,
+    modules: HashMap<ModuleNumber, u32>,
+    /// Version of the facts that were written, by PID.
+    processes: HashMap<u32, u32>,
+    threads: HashMap<u32, u32>,
+    /// Program and first address of the mappings that were written, with their times.
+    mappings: HashMap<(u32, u64), u64>,
+    /// Rows of kernel symbols that cover frames of this epoch, and those of them that are not yet written.
+    symbols: HashSet<u32>,
+    new_symbols: Vec<u32>,
+}
+
+impl Epoch {
+    /// An empty epoch.
+    pub(crate) fn new(number: u32) -> Self {
+        Self {
+            number,
+            batch: Batch {
+                epoch: number,
+                ..Batch::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether its tables are full.
+    pub(crate) fn is_full(&self) -> bool {
+        self.tables.is_full()
+    }
+
+    /// The batch that is being filled.
+    pub(crate) fn batch(&mut self) -> &mut Batch {
+        &mut self.batch
+    }
+
+    /// About how many raw bytes the batch has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.batch.samples.len() * Sample::RAW_BOUND
+    }
+
+    /// Take the batch out, in parts that each fit a chunk; later rows go into another.
+    pub(crate) fn cut(&mut self) -> Vec<Batch> {
+        self.bytes = 0;
+        let next = Batch {
+            epoch: self.number,
+            first_module: self.next_module,
+            first_frame: self.batch.first_frame + index(&self.batch.frames),
+            first_stack: self.batch.first_stack + index(&self.batch.stacks),
+            ..Batch::default()
+        };
+        split(mem::replace(&mut self.batch, next))
+    }
+
+    /// The user half of a stack of process `pid`, as mapped at `time_ns`.
+    pub(crate) fn user_stack(
+        &mut self,
+        world: &mut World,
+        pid: u32,
+        time_ns: u64,
+        addresses: &Addresses<'_>,
+    ) -> StackIndex {
+        if addresses.is_empty() {
+            return StackIndex::NONE;
+        }
+        let (program, version) = world.space(pid, time_ns);
+        // A time before the last change of mappings: the version cannot stand for what was mapped then.
+        let Some(version) = version else {
+            return StackIndex(self.add_user_stack(world, pid, time_ns, addresses));
+        };
+        let space = Space { program, version };
+        let hash = self.tables.hash(space, addresses);
+        if let Some(known) = self.tables.find(hash, space, addresses) {
+            return StackIndex(known);
+        }
+        let leaf = self.add_user_stack(world, pid, time_ns, addresses);
+        self.tables.remember(hash, space, leaf);
+        StackIndex(leaf)
+    }
+
+    fn add_user_stack(
+        &mut self,
+        world: &mut World,
+        pid: u32,
+        time_ns: u64,
+        addresses: &Addresses<'_>,
+    ) -> u32 {
+        let last = addresses.len() - 1;
+        addresses
+            .iter()
+            .rev()
+            .enumerate()
+            .fold(ROOT, |parent, (depth, address)| {
+                let kind = if depth == last {
+                    FrameKind::UserLeaf
+                } else {
+                    FrameKind::UserCaller
+                };
+                let place = world.locate_user(pid, time_ns, address);
+                if let (Some(mapping), Some((module, _))) = (&place.mapping, place.module) {
+                    self.put_mapping(world, pid, time_ns, mapping, module);
+                }
+                let (module, offset) = place.module.unzip();
+                let offset = FileOffset(offset.unwrap_or(0));
+                self.put_node(
+                    world,
+                    parent,
+                    FrameRow {
+                        kind,
+                        address: Addr(address),
+                        module,
+                        offset,
+                    },
+                    address,
+                )
+            })
+    }
+
+    /// The kernel half of a stack.
+    pub(crate) fn kernel_stack(
+        &mut self,
+        world: &mut World,
+        addresses: &Addresses<'_>,
+    ) -> StackIndex {
+        if addresses.is_empty() {
+            return StackIndex::NONE;
+        }
+        let space = world.kernel_space();
+        let hash = self.tables.hash(space, addresses);
+        if let Some(known) = self.tables.find(hash, space, addresses) {
+            return StackIndex(known);
+        }
+        let last = addresses.len() - 1;
+        let leaf = addresses
+            .iter()
+            .rev()
+            .enumerate()
+            .fold(ROOT, |parent, (depth, address)| {
+                let kind = if depth == last {
+                    FrameKind::KernelLeaf
+                } else {
+                    FrameKind::KernelCaller
+                };
+                let row = world.kernel_row(kind, address);
+                self.put_node(world, parent, row, address)
+            });
+        self.tables.remember(hash, space, leaf);
+        StackIndex(leaf)
+    }
+
+    /// A stack of the epoch before, as one of this.
+    pub(crate) fn carry(&mut self, world: &World, before: &Self, stack: StackIndex) -> StackIndex {
+        let Some(node) = stack.get() else {
+            return StackIndex::NONE;
+        };
+        let rows = before.tables.rows(node);
+        StackIndex(rows.into_iter().fold(ROOT, |parent, (row, raw)| {
+            self.put_node(world, parent, row, raw)
+        }))
+    }
+
+    fn put_node(&mut self, world: &World, parent: u32, row: FrameRow, raw: u64) -> u32 {
+        let frame = self.tables.frame(row, raw);
+        if frame.is_new {
+            let module = row
+                .module
+                .map_or(ModuleIndex::NONE, |number| self.put_module(world, number));
+            self.bytes += Frame::RAW_BOUND;
+            let FrameRow {
+                kind,
+                address,
+                offset,
+                ..
+            } = row;
+            if matches!(row.kind, FrameKind::KernelLeaf | FrameKind::KernelCaller) {
+                self.put_symbols(world, raw);
+            }
+            self.batch.frames.push(Frame {
+                kind,
+                address,
+                module,
+                offset,
+            });
+        }
+        let node = self.tables.node(parent, frame.index);
+        if node.is_new {
+            self.bytes += StackNode::RAW_BOUND;
+            let parent = if parent == ROOT {
+                StackIndex::NONE
+            } else {
+                StackIndex(parent)
+            };
+            self.batch.stacks.push(StackNode {
+                parent,
+                frame: FrameIndex(frame.index),
+            });
+        }
+        node.index
+    }
+
+    /// The call before a return address may belong to the symbol before: both are covered.
+    fn put_symbols(&mut self, world: &World, address: u64) {
+        let (at, before) = (
+            world.kernel.symbols_at(address),
+            world.kernel.symbols_at(address.wrapping_sub(1)),
+        );
+        for row in at.chain(before) {
+            if self.symbols.insert(row) {
+                self.new_symbols.push(row);
+            }
+        }
+    }
+
+    /// Kernel symbols that the batches cut since need, not yet taken.
+    pub(crate) fn take_symbols(&mut self) -> Vec<u32> {
+        mem::take(&mut self.new_symbols)
+    }
+
+    fn put_module(&mut self, world: &World, number: ModuleNumber) -> ModuleIndex {
+        if let Some(&index) = self.modules.get(&number) {
+            return ModuleIndex(index);
+        }
+        let module = world.modules.get(number).cloned().unwrap_or_default();
+        self.bytes += module.raw_bound();
+        self.batch.modules.push(module);
+        let index = self.next_module;
+        self.next_module += 1;
+        self.modules.insert(number, index);
+        ModuleIndex(index)
+    }
+
+    fn put_mapping(
+        &mut self,
+        world: &mut World,
+        pid: u32,
+        time_ns: u64,
+        mapping: &Rc<process::Mapping>,
+        module: ModuleNumber,
+    ) {
+        let (program, _) = world.space(pid, time_ns);
+        let key = (program, mapping.addresses.start);
+        if self.mappings.insert(key, mapping.since_ns) == Some(mapping.since_ns) {
+            return;
+        }
+        let (device_major, device_minor, inode) = mapping.file;
+        let row = Mapping {
+            pid,
+            start: Addr(mapping.addresses.start),
+            end: Addr(mapping.addresses.end),
+            offset: FileOffset(mapping.offset),
+            protection: mapping.protection,
+            device_major,
+            device_minor,
+            inode,
+            since_ns: mapping.since_ns,
+            path: String::from_utf8_lossy(&mapping.path).into_owned(),
+            module: self.put_module(world, module),
+        };
+        self.bytes += row.raw_bound();
+        self.batch.mappings.push(row);
+    }
+
+    /// Put in what the archive should know of a sample's process and thread.
+    pub(crate) fn put_task(&mut self, world: &mut World, pid: u32, tid: u32) {
+        let version = world.processes.process(pid).version;
+        if self.processes.insert(pid, version) != Some(version) {
+            world.processes.complete(pid);
+            let facts = world.processes.process(pid);
+            let row = Process {
+                pid,
+                parent: facts.parent,
+                namespace_pid: facts.namespace_pid,
+                start_ns: facts.start_ns,
+                since_ns: facts.since_ns,
+                comm: String::from_utf8_lossy(&facts.comm).into_owned(),
+                cgroup: facts.cgroup.clone(),
+            };
+            self.bytes += row.raw_bound();
+            self.batch.processes.push(row);
+        }
+        let facts = world.processes.thread(pid, tid);
+        if self.threads.insert(tid, facts.version) != Some(facts.version) {
+            let row = Thread {
+                pid,
+                tid,
+                start_ns: facts.start_ns,
+                since_ns: facts.since_ns,
+                comm: String::from_utf8_lossy(&facts.comm).into_owned(),
+            };
+            self.bytes += row.raw_bound();
+            self.batch.threads.push(row);
+            world.processes.mark_sampled(pid, tid);
+        }
+    }
+}
+
+fn index<T>(rows: &[T]) -> u32 {
+    u32::try_from(rows.len()).unwrap_or(u32::MAX)
+}
+
+/// Split a batch that would not fit a chunk: long paths first, each in parts, then the rest.
+fn split(mut batch: Batch) -> Vec<Batch> {
+    let mut parts = Vec::new();
+    if batch.raw_bound() <= rawstack_format::MAX_RAW_LEN {
+        return vec![batch];
+    }
+    let empty = Batch {
+        epoch: batch.epoch,
+        first_frame: batch.first_frame,
+        first_stack: batch.first_stack,
+        ..Batch::default()
+    };
+    let mut first_module = batch.first_module;
+    for modules in mem::take(&mut batch.modules).chunks(SPLIT_ROWS) {
+        parts.push(Batch {
+            first_module,
+            modules: modules.to_vec(),
+            ..empty.clone()
+        });
+        first_module += index(modules);
+    }
+    for mappings in mem::take(&mut batch.mappings).chunks(SPLIT_ROWS) {
+        parts.push(Batch {
+            first_module,
+            mappings: mappings.to_vec(),
+            ..empty.clone()
+        });
+    }
+    batch.first_module = first_module;
+    parts.push(batch);
+    parts
+}

@@ -1,0 +1,66 @@
+//! What can stop a recording.
+
+use std::path::PathBuf;
+use std::{io, result};
+
+/// `Result` with [`Error`].
+pub type Result<T> = result::Result<T, Error>;
+
+/// A failure that ends the recording or keeps it from starting.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel's edge.
+    #[error(transparent)]
+    Bpf(#[from] rawstack_bpf::Error),
+    /// The archive.
+    #[error("failed to write archive {path}: {error}")]
+    Archive {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: rawstack_format::Error,
+    },
+    /// The archive's name is taken.
+    #[error(
+        "failed to create archive {0}: it exists; name another with -o, or overwrite it with --force"
+    )]
+    Exists(PathBuf),
+    /// An option asks for what cannot be.
+    #[error("failed to read option {option}: {why}; {cure}")]
+    Option {
+        /// With its dashes.
+        option: &'static str,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        cure: &'static str,
+    },
+    /// The command is not there.
+    #[error(
+        "failed to find command {0}: it is no executable file in PATH; check its name, or give its path"
+    )]
+    NoCommand(String),
+    /// The command could not be run.
+    #[error("failed to start command {command}: {error}")]
+    Command {
+        /// As given.
+        command: String,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// A process that was asked for is not there.
+    #[error("failed to find process {0} of -p: there is none; check the PID")]
+    NoProcess(u32),
+    /// The system refused something ordinary.
+    #[error("failed to {action}: {error}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+}

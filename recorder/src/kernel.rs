@@ -1,0 +1,420 @@
+//! The kernel's own code: where an address lies, and the symbols that go into the archive. No address leaves here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use rawstack_format::id::BuildId;
+use rawstack_format::record::{KernelModule, KernelSymbol, KernelSymbols, Vdso};
+
+use crate::elf::{ElfFacts, build_id_in_notes};
+use crate::proc_fs;
+
+/// A BPF program without a known end is taken to be this long at most, in bytes.
+const MAX_BPF_PROGRAM: u64 = 64 << 10;
+
+/// Where a kernel address lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the kernel proper: distance from `_stext`.
+    Kernel(u64),
+    /// In a kernel module: its number, distance from its `.text`.
+    Module(usize, u64),
+    /// In a BPF program: its name, distance from its start.
+    Bpf(String, u64),
+    /// Elsewhere: distance from `_stext`, wrapping below it.
+    Unknown(u64),
+    /// The kernel hides where it is.
+    Hidden,
+}
+
+/// Where the kernel's code lies in memory.
+#[derive(Debug, Default)]
+pub(crate) struct KernelMap {
+    /// Build ID of the kernel.
+    pub(crate) build_id: Option<BuildId>,
+    stext: u64,
+    etext: u64,
+    modules: Vec<(u64, KernelModule)>,
+    bpf: BTreeMap<u64, (u64, String)>,
+    symbols: SymbolTable,
+    version: u32,
+}
+
+impl KernelMap {
+    /// Where `address` lies.
+    pub(crate) fn locate(&self, address: u64) -> Place {
+        if self.stext == 0 {
+            return Place::Hidden;
+        }
+        if (self.stext..self.etext).contains(&address) {
+            return Place::Kernel(address - self.stext);
+        }
+        let in_module = |(start, module): &(u64, KernelModule)| {
+            address
+                .checked_sub(*start)
+                .is_some_and(|within| within < module.size)
+        };
+        if let Some(number) = self.modules.iter().position(in_module) {
+            let start = self.modules.get(number).map_or(0, |module| module.0);
+            return Place::Module(number, address - start);
+        }
+        match self.bpf.range(..=address).next_back() {
+            Some((start, (length, name))) if address - start < *length => {
+                Place::Bpf(name.clone(), address - start)
+            }
+            _ => Place::Unknown(address.wrapping_sub(self.stext)),
+        }
+    }
+
+    /// A number that stands for what is loaded.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The kernel modules, by number.
+    pub(crate) fn modules(&self) -> impl Iterator<Item = &KernelModule> {
+        self.modules.iter().map(|(_, module)| module)
+    }
+
+    /// Kernel code was made or freed.
+    pub(crate) fn symbol_changed(&mut self, address: u64, length: u32, removed: bool, name: &[u8]) {
+        if removed {
+            self.bpf.remove(&address);
+        } else {
+            self.bpf.insert(
+                address,
+                (
+                    u64::from(length),
+                    String::from_utf8_lossy(name).into_owned(),
+                ),
+            );
+        }
+        self.version += 1;
+    }
+
+    /// Whether the kernel hides its addresses from us.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.stext == 0
+    }
+
+    /// Read it.
+    pub(crate) fn read() -> Self {
+        let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
+        let mut map = Self {
+            build_id: build_id_in_notes(&notes),
+            modules: modules(),
+            ..Self::default()
+        };
+        map.read_symbols(&fs::read_to_string("/proc/kallsyms").unwrap_or_default());
+        map
+    }
+
+    /// Take the text symbols out of kallsyms' text.
+    fn read_symbols(&mut self, text: &str) {
+        let lines = || text.lines().filter_map(KallsymsLine::parse);
+        let address_of = |name| {
+            lines()
+                .find(|line| line.name == name)
+                .map_or(0, |line| line.address)
+        };
+        self.stext = address_of("_stext");
+        if self.stext == 0 {
+            return;
+        }
+        self.etext = address_of("_etext");
+        for line in lines().filter(|line| matches!(line.kind, b't' | b'T' | b'w' | b'W')) {
+            let owner = match line.module {
+                "" => Owner::KERNEL,
+                "bpf" => {
+                    let name = line.name.to_owned();
+                    self.bpf.insert(line.address, (MAX_BPF_PROGRAM, name));
+                    continue;
+                }
+                name => match self
+                    .modules
+                    .iter()
+                    .position(|(_, module)| module.name == name)
+                {
+                    Some(number) => Owner::module(number),
+                    None => continue,
+                },
+            };
+            self.symbols.push(line.address, line.kind, owner, line.name);
+        }
+        self.symbols.sort();
+        self.end_bpf_programs();
+    }
+
+    /// All text symbols, in parts that fit a chunk.
+    pub(crate) fn all_symbols(&self) -> Vec<KernelSymbols> {
+        let all = self.symbols_record((0..self.symbols.len()).collect());
+        if self.is_hidden() {
+            Vec::new()
+        } else {
+            all.split()
+        }
+    }
+
+    /// The symbols of these rows.
+    pub(crate) fn symbols_record(&self, rows: Vec<u32>) -> KernelSymbols {
+        let symbol = |row| {
+            let (address, kind, owner, name) = self.symbols.get(row)?;
+            let module = owner.number().and_then(|number| self.modules.get(number));
+            let start = module.map_or(self.stext, |module| module.0);
+            Some(KernelSymbol {
+                offset: address.wrapping_sub(start),
+                kind,
+                module: module
+                    .map(|module| module.1.name.clone())
+                    .unwrap_or_default(),
+                name: name.to_owned(),
+            })
+        };
+        let mut symbols: Vec<_> = rows.into_iter().filter_map(symbol).collect();
+        symbols.sort_by(|a, b| (&a.module, a.offset).cmp(&(&b.module, b.offset)));
+        KernelSymbols {
+            build_id: self.build_id.clone(),
+            text_size: self.etext.wrapping_sub(self.stext),
+            symbols,
+            ..KernelSymbols::default()
+        }
+    }
+
+    /// The rows of the symbols that cover `address`: all names of the place.
+    pub(crate) fn symbols_at(&self, address: u64) -> Range<u32> {
+        self.symbols.covering(address)
+    }
+
+    /// kallsyms tells no lengths: a BPF program ends where the next begins.
+    fn end_bpf_programs(&mut self) {
+        let starts: Vec<u64> = self.bpf.keys().copied().collect();
+        for pair in starts.windows(2) {
+            if let (&[start, next], Some((length, _))) =
+                (pair, pair.first().and_then(|start| self.bpf.get_mut(start)))
+            {
+                *length = (*length).min(next - start);
+            }
+        }
+    }
+}
+
+/// Whose a symbol is: 0 the kernel's, else the module's of that number and one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner(u16);
+
+impl Owner {
+    const KERNEL: Self = Self(0);
+
+    fn module(number: usize) -> Self {
+        Self(u16::try_from(number + 1).unwrap_or(u16::MAX))
+    }
+
+    fn number(self) -> Option<usize> {
+        usize::from(self.0).checked_sub(1)
+    }
+}
+
+/// Text symbols by address: a hundred thousand in a few megabytes.
+#[derive(Debug, Default)]
+struct SymbolTable {
+    /// Address, position of the name in `names`, its length, type letter, owner.
+    rows: Vec<(u64, u32, u16, u8, Owner)>,
+    names: String,
+}
+
+impl SymbolTable {
+    fn push(&mut self, address: u64, kind: u8, owner: Owner, name: &str) {
+        if let (Ok(at), Ok(length)) = (u32::try_from(self.names.len()), u16::try_from(name.len())) {
+            self.rows.push((address, at, length, kind, owner));
+            self.names.push_str(name);
+        }
+    }
+
+    fn sort(&mut self) {
+        self.rows.sort_by_key(|row| row.0);
+        self.rows.shrink_to_fit();
+        self.names.shrink_to_fit();
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
+    }
+
+    fn get(&self, row: u32) -> Option<(u64, u8, Owner, &str)> {
+        let &(address, at, length, kind, owner) = self.rows.get(row as usize)?;
+        let name = self.names.get(at as usize..)?.get(..usize::from(length))?;
+        Some((address, kind, owner, name))
+    }
+
+    /// Rows of the last address that is not behind `address`.
+    fn covering(&self, address: u64) -> Range<u32> {
+        let end = self.rows.partition_point(|row| row.0 <= address);
+        let last = end.checked_sub(1).and_then(|last| self.rows.get(last));
+        let start = last.map_or(end, |last| self.rows.partition_point(|row| row.0 < last.0));
+        let row = |at| u32::try_from(at).unwrap_or(u32::MAX);
+        row(start)..row(end)
+    }
+}
+
+/// One line of `/proc/kallsyms`.
+struct KallsymsLine<'a> {
+    address: u64,
+    kind: u8,
+    name: &'a str,
+    module: &'a str,
+}
+
+impl<'a> KallsymsLine<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let kind = *fields.next()?.as_bytes().first()?;
+        let name = fields.next()?;
+        let module = fields.next().unwrap_or_default().trim_matches(['[', ']']);
+        Some(Self {
+            address,
+            kind,
+            name,
+            module,
+        })
+    }
+}
+
+/// Loaded kernel modules with the addresses of their `.text`.
+fn modules() -> Vec<(u64, KernelModule)> {
+    let list = fs::read_to_string("/proc/modules").unwrap_or_default();
+    list.lines().filter_map(module).collect()
+}
+
+/// One line of `/proc/modules`: name, size, …
+fn module(line: &str) -> Option<(u64, KernelModule)> {
+    let mut fields = line.split_ascii_whitespace();
+    let name = fields.next()?;
+    let size = fields.next()?.parse().ok()?;
+    let folder = format!("/sys/module/{name}");
+    let notes = fs::read(format!("{folder}/notes/.note.gnu.build-id")).unwrap_or_default();
+    let mut sections: Vec<(String, u64)> = fs::read_dir(format!("{folder}/sections"))
+        .ok()?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let address = fs::read_to_string(entry.path()).ok()?;
+            let address = u64::from_str_radix(address.trim().trim_start_matches("0x"), 16).ok()?;
+            Some((entry.file_name().into_string().ok()?, address))
+        })
+        .collect();
+    let text = sections.iter().find(|(section, _)| section == ".text")?.1;
+    sections
+        .iter_mut()
+        .for_each(|(_, address)| *address = address.wrapping_sub(text));
+    sections.sort();
+    Some((
+        text,
+        KernelModule {
+            name: name.to_owned(),
+            build_id: build_id_in_notes(&notes),
+            size,
+            sections,
+        },
+    ))
+}
+
+/// The vDSO that this process, and so every process of its class, has mapped.
+pub(crate) fn vdso() -> Option<Vdso> {
+    let line = proc_fs::maps(std::process::id())
+        .ok()?
+        .into_iter()
+        .find(|line| line.path == b"[vdso]")?;
+    let mut memory = fs::File::open("/proc/self/mem").ok()?;
+    memory.seek(SeekFrom::Start(line.addresses.start)).ok()?;
+    let length = usize::try_from(line.addresses.end - line.addresses.start).ok()?;
+    let mut image = vec![0; length];
+    memory.read_exact(&mut image).ok()?;
+    let facts = ElfFacts::from_image(&image)?;
+    Some(Vdso {
+        build_id: facts.build_id,
+        class: facts.class,
+        image,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &str = "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000010 t a\n\
+        ffffffff81000800 D data\nffffffff81001000 T _etext\nffffffffc0001000 t bpf_prog_1_x\t[bpf]\n\
+        ffffffffc0001100 t bpf_prog_2_y\t[bpf]\n";
+
+    /// Check that addresses are told as distances and that a BPF program ends where the next begins.
+    #[test]
+    fn places() {
+        let mut map = KernelMap::default();
+        map.read_symbols(KALLSYMS);
+        assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Kernel(0x18));
+        assert_eq!(
+            map.locate(0xffff_ffff_c000_10ff),
+            Place::Bpf("bpf_prog_1_x".into(), 0xff)
+        );
+        assert_eq!(
+            map.locate(0xffff_ffff_c000_1100),
+            Place::Bpf("bpf_prog_2_y".into(), 0)
+        );
+        assert_eq!(
+            map.locate(0xffff_ffff_8000_0000),
+            Place::Unknown(0u64.wrapping_sub(0x100_0000))
+        );
+        let symbols = map.all_symbols().swap_remove(0).symbols;
+        let names: Vec<_> = symbols
+            .iter()
+            .map(|symbol| (symbol.offset, symbol.name.as_str()))
+            .collect();
+        assert_eq!(
+            names,
+            [(0, "_stext"), (0, "_text"), (0x10, "a"), (0x1000, "_etext")]
+        );
+    }
+
+    /// Check that a place is covered by all names of the last address at or before it, and by none before the first.
+    #[test]
+    fn covering() {
+        let mut map = KernelMap::default();
+        map.read_symbols(KALLSYMS);
+        let names = |address| {
+            let record = map.symbols_record(map.symbols_at(address).collect());
+            record
+                .symbols
+                .into_iter()
+                .map(|symbol| symbol.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(0xffff_ffff_8100_000f), ["_stext", "_text"]);
+        assert_eq!(names(0xffff_ffff_8100_0010), ["a"]);
+        assert_eq!(names(0xffff_ffff_80ff_ffff), Vec::<String>::new());
+    }
+
+    /// Check that a kernel that hides its addresses gives no symbols and no places.
+    #[test]
+    fn hidden() {
+        let mut map = KernelMap::default();
+        map.read_symbols(
+            &KALLSYMS
+                .replace("ffffffff", "00000000")
+                .replace("81000", "00000"),
+        );
+        assert_eq!(map.all_symbols(), []);
+        assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Hidden);
+    }
+
+    /// Check that this machine's vDSO is a whole ELF image with code.
+    #[test]
+    fn own_vdso() {
+        assert!(
+            !ElfFacts::from_image(&vdso().unwrap().image)
+                .unwrap()
+                .segments
+                .is_empty()
+        );
+    }
+}

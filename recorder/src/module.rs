@@ -1,0 +1,227 @@
+//! Modules: what mapped code came from, each read once.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use rawstack_format::id::BuildId;
+use rawstack_format::record::{Module, ModuleKind};
+
+use crate::elf::{ElfFacts, content_hash};
+use crate::kernel::KernelMap;
+use crate::proc_fs;
+use crate::process::Mapping;
+
+/// Number of a module, for the whole recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ModuleNumber(pub(crate) u32);
+
+/// Major and minor device number, inode.
+type FileNumber = (u32, u32, u64);
+
+/// What tells two modules apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Identity {
+    BuildId(BuildId),
+    /// Device, inode and path of a file without a build ID, or one that could not be read.
+    File(FileNumber, Rc<[u8]>),
+    Kernel,
+    KernelModule(usize),
+    BpfProgram(String),
+    Vdso,
+    Anonymous(Rc<[u8]>),
+}
+
+/// All modules met so far.
+#[derive(Debug)]
+pub(crate) struct Modules {
+    page_size: u32,
+    modules: Vec<Module>,
+    by_identity: HashMap<Identity, ModuleNumber>,
+    /// Files looked at, so that each is opened once: device, inode, path.
+    by_file: HashMap<(FileNumber, Rc<[u8]>), ModuleNumber>,
+}
+
+impl Modules {
+    /// None yet. `page_size` in bytes.
+    pub(crate) fn new(page_size: u32) -> Self {
+        Self {
+            page_size,
+            modules: Vec::new(),
+            by_identity: HashMap::new(),
+            by_file: HashMap::new(),
+        }
+    }
+
+    /// The module of that number.
+    pub(crate) fn get(&self, number: ModuleNumber) -> Option<&Module> {
+        self.modules.get(usize::try_from(number.0).ok()?)
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Module> {
+        self.modules.iter()
+    }
+
+    fn add(&mut self, identity: Identity, make: impl FnOnce() -> Module) -> ModuleNumber {
+        *self.by_identity.entry(identity).or_insert_with(|| {
+            let number = ModuleNumber(u32::try_from(self.modules.len()).unwrap_or(u32::MAX));
+            self.modules.push(make());
+            number
+        })
+    }
+
+    /// The module that process `pid` has mapped here. Reads the file's headers the first time.
+    pub(crate) fn of_mapping(&mut self, pid: u32, mapping: &Mapping) -> ModuleNumber {
+        let path = &mapping.path;
+        if **path == *b"[vdso]" {
+            return self.add(Identity::Vdso, || Module {
+                kind: ModuleKind::Vdso,
+                path: "[vdso]".to_owned(),
+                ..Module::default()
+            });
+        }
+        if is_anonymous(path) {
+            let name = String::from_utf8_lossy(path).into_owned();
+            return self.add(Identity::Anonymous(Rc::clone(path)), || Module {
+                kind: ModuleKind::Anonymous,
+                path: name,
+                ..Module::default()
+            });
+        }
+        if let Some(number) = mapping
+            .build_id
+            .as_ref()
+            .and_then(|id| self.by_identity.get(&Identity::BuildId(id.clone())))
+        {
+            return *number;
+        }
+        let file_key = (mapping.file, Rc::clone(path));
+        let is_known = mapping.file.2 != 0;
+        if is_known && let Some(number) = self.by_file.get(&file_key) {
+            return *number;
+        }
+        let number = self.of_file(pid, mapping);
+        if is_known {
+            self.by_file.insert(file_key, number);
+        }
+        number
+    }
+
+    fn of_file(&mut self, pid: u32, mapping: &Mapping) -> ModuleNumber {
+        let file = proc_fs::open_mapped(pid, &mapping.addresses, &mapping.path, |file| {
+            is_mapped(file, mapping)
+        });
+        let facts = file.as_ref().and_then(ElfFacts::read).unwrap_or_default();
+        let build_id = mapping.build_id.clone().or(facts.build_id);
+        let content_hash = match (&build_id, &file) {
+            (None, Some(file)) => content_hash(file).ok(),
+            _ => None,
+        };
+        let identity = match &build_id {
+            Some(id) => Identity::BuildId(id.clone()),
+            None => Identity::File(mapping.file, Rc::clone(&mapping.path)),
+        };
+        let path = String::from_utf8_lossy(&mapping.path);
+        let module = Module {
+            kind: ModuleKind::Elf,
+            class: facts.class,
+            machine: facts.machine,
+            page_size: self.page_size,
+            build_id,
+            content_hash,
+            path: path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned(),
+            segments: facts.segments,
+        };
+        self.add(identity, || module)
+    }
+
+    /// The module of a file that only its path in process `pid` is known of; `None` when it is no ELF file.
+    pub(crate) fn of_path(&mut self, pid: u32, path: &Path) -> Option<ModuleNumber> {
+        let bytes = path.as_os_str().as_bytes();
+        let file = proc_fs::open_mapped(pid, &(0..0), bytes, |_| true)?;
+        let facts = ElfFacts::read(&file)?;
+        let meta = file.metadata().ok()?;
+        let identity = match &facts.build_id {
+            Some(id) => Identity::BuildId(id.clone()),
+            None => Identity::File(device_and_inode(&meta), Rc::from(bytes)),
+        };
+        let (page_size, path) = (self.page_size, path.to_string_lossy().into_owned());
+        Some(self.add(identity, || {
+            Module {
+                kind: ModuleKind::Elf,
+                class: facts.class,
+                machine: facts.machine,
+                page_size,
+                content_hash: facts
+                    .build_id
+                    .is_none()
+                    .then(|| content_hash(&file).ok())
+                    .flatten(),
+                build_id: facts.build_id,
+                path,
+                segments: facts.segments,
+            }
+        }))
+    }
+
+    /// The kernel proper.
+    pub(crate) fn of_kernel(&mut self, kernel: &KernelMap) -> ModuleNumber {
+        self.add(Identity::Kernel, || Module {
+            kind: ModuleKind::Kernel,
+            build_id: kernel.build_id.clone(),
+            path: "[kernel]".to_owned(),
+            ..Module::default()
+        })
+    }
+
+    /// A kernel module, by its number in `kernel`.
+    pub(crate) fn of_kernel_module(&mut self, kernel: &KernelMap, number: usize) -> ModuleNumber {
+        self.add(Identity::KernelModule(number), || {
+            let module = kernel.modules().nth(number).cloned().unwrap_or_default();
+            Module {
+                kind: ModuleKind::KernelModule,
+                build_id: module.build_id,
+                path: module.name,
+                ..Module::default()
+            }
+        })
+    }
+
+    /// A BPF program, by its name.
+    pub(crate) fn of_bpf_program(&mut self, name: &str) -> ModuleNumber {
+        self.add(Identity::BpfProgram(name.to_owned()), || Module {
+            kind: ModuleKind::BpfProgram,
+            path: name.to_owned(),
+            ..Module::default()
+        })
+    }
+}
+
+/// Memory that no file is behind: `[heap]`, `//anon`, `[uprobes]`, nothing.
+fn is_anonymous(path: &[u8]) -> bool {
+    !path.starts_with(b"/")
+        || path.starts_with(b"//")
+        || path.starts_with(b"/dev/zero")
+        || path.starts_with(b"/SYSV")
+}
+
+/// Whether a file found at a mapping's path is the one that is mapped: by build ID, else by device and inode.
+fn is_mapped(file: &File, mapping: &Mapping) -> bool {
+    if let Some(id) = &mapping.build_id {
+        return ElfFacts::read(file).is_some_and(|facts| facts.build_id.as_ref() == Some(id));
+    }
+    file.metadata()
+        .is_ok_and(|meta| device_and_inode(&meta) == mapping.file)
+}
+
+fn device_and_inode(meta: &Metadata) -> FileNumber {
+    (
+        rustix::fs::major(meta.dev()),
+        rustix::fs::minor(meta.dev()),
+        meta.ino(),
+    )
+}

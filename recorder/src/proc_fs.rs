@@ -1,0 +1,250 @@
+//! What `/proc` says of processes that were there before the side-band told of them.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+
+/// An executable mapping, as a line of `/proc/PID/maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MapsLine {
+    /// Addresses.
+    pub(crate) addresses: Range<u64>,
+    /// `PROT_*` bits.
+    pub(crate) protection: u32,
+    /// File offset of the first address.
+    pub(crate) offset: u64,
+    /// Device, major and minor number.
+    pub(crate) device: (u32, u32),
+    /// Inode, 0 for memory without a file.
+    pub(crate) inode: u64,
+    /// Path or name, empty for memory without one.
+    pub(crate) path: Vec<u8>,
+}
+
+impl MapsLine {
+    /// Take a line apart; `None` for one that is not executable.
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let mut rest = line;
+        let mut field = || {
+            let end = rest
+                .iter()
+                .position(|&byte| byte == b' ')
+                .unwrap_or(rest.len());
+            let (field, tail) = rest.split_at(end);
+            rest = tail.get(1..).unwrap_or_default();
+            std::str::from_utf8(field).ok()
+        };
+        let (start, end) = field()?.split_once('-')?;
+        let rights = field()?.as_bytes();
+        let offset = u64::from_str_radix(field()?, 16).ok()?;
+        let (major, minor) = field()?.split_once(':')?;
+        let inode = field()?.parse().ok()?;
+        let protection = [(0, b'r', 1), (1, b'w', 2), (2, b'x', 4)]
+            .iter()
+            .filter(|(at, letter, _)| rights.get(*at) == Some(letter))
+            .map(|(_, _, bit)| bit)
+            .sum();
+        (protection & 4 != 0).then_some(())?;
+        Some(Self {
+            addresses: u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?,
+            protection,
+            offset,
+            device: (
+                u32::from_str_radix(major, 16).ok()?,
+                u32::from_str_radix(minor, 16).ok()?,
+            ),
+            inode,
+            path: rest.trim_ascii_start().to_vec(),
+        })
+    }
+}
+
+/// The executable mappings of a process.
+pub(crate) fn maps(pid: u32) -> io::Result<Vec<MapsLine>> {
+    let lines = BufReader::new(File::open(format!("/proc/{pid}/maps"))?).split(b'\n');
+    Ok(lines
+        .map_while(Result::ok)
+        .filter_map(|line| MapsLine::parse(&line))
+        .collect())
+}
+
+/// What `/proc/PID/stat` and its neighbours say of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProcessFacts {
+    /// Parent's process ID.
+    pub(crate) parent: u32,
+    /// Start, in nanoseconds since boot.
+    pub(crate) start_ns: u64,
+    /// Name of the main thread.
+    pub(crate) comm: Vec<u8>,
+    /// Path in the unified cgroup hierarchy, else in the first.
+    pub(crate) cgroup: String,
+    /// Process ID in its own namespace.
+    pub(crate) namespace_pid: u32,
+}
+
+impl ProcessFacts {
+    /// Read them.
+    pub(crate) fn read(pid: u32) -> io::Result<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat"))?;
+        let mut facts = Self::parse_stat(&stat).ok_or(io::ErrorKind::InvalidData)?;
+        facts.cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup"))
+            .map(|text| cgroup(&text))
+            .unwrap_or_default();
+        let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+        facts.namespace_pid = namespace_pid(&String::from_utf8_lossy(&status)).unwrap_or(pid);
+        Ok(facts)
+    }
+
+    /// The name stands in the last pair of brackets and may hold any byte.
+    fn parse_stat(stat: &[u8]) -> Option<Self> {
+        let open = stat.iter().position(|&byte| byte == b'(')?;
+        let close = stat.iter().rposition(|&byte| byte == b')')?;
+        let fields: Vec<&str> = std::str::from_utf8(stat.get(close + 1..)?)
+            .ok()?
+            .split_ascii_whitespace()
+            .collect();
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            // Field 22 of proc(5), in clock ticks: USER_HZ is 100 on every architecture of ours.
+            start_ns: fields
+                .get(19)?
+                .parse::<u64>()
+                .ok()?
+                .saturating_mul(10_000_000),
+            comm: stat.get(open + 1..close)?.to_vec(),
+            ..Self::default()
+        })
+    }
+}
+
+fn cgroup(text: &str) -> String {
+    let path = |line: &str| line.splitn(3, ':').nth(2).map(str::to_owned);
+    let unified = text
+        .lines()
+        .find(|line| line.starts_with("0::"))
+        .and_then(path);
+    unified
+        .filter(|path| path != "/")
+        .or_else(|| text.lines().next().and_then(path))
+        .unwrap_or_default()
+}
+
+fn namespace_pid(status: &str) -> Option<u32> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?
+        .split_ascii_whitespace()
+        .last()?
+        .parse()
+        .ok()
+}
+
+/// The name of a thread.
+pub(crate) fn thread_name(pid: u32, tid: u32) -> Option<Vec<u8>> {
+    let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    Some(name.strip_suffix(b"\n").map(<[u8]>::to_vec).unwrap_or(name))
+}
+
+/// All processes there are.
+pub(crate) fn pids() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Open the file behind a mapping: the very one that is mapped, or the one at its path if that is the same.
+///
+/// `is_same` looks at a file found by its path. A process may be gone by now, or `map_files` may need a right that
+/// we lack; the path alone proves nothing.
+pub(crate) fn open_mapped(
+    pid: u32,
+    addresses: &Range<u64>,
+    path: &[u8],
+    is_same: impl Fn(&File) -> bool,
+) -> Option<File> {
+    let entry = format!(
+        "/proc/{pid}/map_files/{:x}-{:x}",
+        addresses.start, addresses.end
+    );
+    if let Ok(file) = File::open(entry)
+        && file.metadata().is_ok_and(|meta| meta.is_file())
+    {
+        return Some(file);
+    }
+    let path = OsStr::from_bytes(path.strip_suffix(b" (deleted)").unwrap_or(path));
+    let rooted = format!("/proc/{pid}/root");
+    let candidates = [
+        OsStr::from_bytes(&[rooted.as_bytes(), path.as_bytes()].concat()).to_owned(),
+        path.to_owned(),
+    ];
+    candidates.iter().find_map(|candidate| {
+        // A pipe or device of that name must not be opened: it could block.
+        fs::symlink_metadata(candidate)
+            .ok()
+            .filter(|meta| meta.is_file() || meta.is_symlink())?;
+        fs::metadata(candidate).ok().filter(fs::Metadata::is_file)?;
+        File::open(candidate).ok().filter(&is_same)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that an executable line is read, with a path that holds spaces, and a data line is not.
+    #[test]
+    fn maps_lines() {
+        let line =
+            b"7f00-8f00 r-xp 00001000 fd:01 1234                   /opt/my app/lib.so (deleted)";
+        let expected = MapsLine {
+            addresses: 0x7f00..0x8f00,
+            protection: 5,
+            offset: 0x1000,
+            device: (0xfd, 1),
+            inode: 1234,
+            path: b"/opt/my app/lib.so (deleted)".to_vec(),
+        };
+        assert_eq!(MapsLine::parse(line), Some(expected));
+        assert_eq!(
+            MapsLine::parse(b"7f00-8f00 rw-p 00001000 fd:01 1234 /x"),
+            None
+        );
+        assert_eq!(MapsLine::parse(b""), None);
+    }
+
+    /// Check that a process name with brackets and spaces does not shift the fields behind it.
+    #[test]
+    fn stat_with_hostile_name() {
+        let stat = b"42 (a) (b c) S 7 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123 0";
+        let facts = ProcessFacts::parse_stat(stat).unwrap();
+        assert_eq!(
+            (facts.parent, facts.comm.as_slice(), facts.start_ns),
+            (7, b"a) (b c".as_slice(), 1_230_000_000)
+        );
+    }
+
+    /// Check that the unified hierarchy is preferred unless it says nothing.
+    #[test]
+    fn cgroup_paths() {
+        assert_eq!(cgroup("12:cpu:/a\n0::/b:c\n"), "/b:c");
+        assert_eq!(cgroup("12:cpu:/a\n0::/\n"), "/a");
+        assert_eq!(cgroup(""), "");
+    }
+
+    /// Check that this process finds its own code and its own file.
+    #[test]
+    fn own_process() {
+        let pid = std::process::id();
+        let lines = maps(pid).unwrap();
+        let line = lines.iter().find(|line| line.inode != 0).unwrap();
+        assert!(open_mapped(pid, &line.addresses, &line.path, |_| true).is_some());
+        assert_eq!(ProcessFacts::read(pid).unwrap().namespace_pid, pid);
+        assert!(pids().contains(&pid));
+    }
+}

@@ -1,0 +1,230 @@
+//! The tables of one epoch: frames, and stacks as a prefix tree. Every row is there once, compared by content.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use rawstack_bpf::Addresses;
+use rawstack_format::id::{Addr, FileOffset};
+use rawstack_format::record::FrameKind;
+use std::hash::BuildHasher;
+
+use crate::module::ModuleNumber;
+
+/// Nodes after which an epoch is full: about 16 MiB of tables.
+const MAX_NODES: usize = 512 << 10;
+/// Frames after which an epoch is full.
+const MAX_FRAMES: usize = 128 << 10;
+/// No parent: the outermost frame.
+pub(crate) const ROOT: u32 = u32::MAX;
+
+/// One code address, with the module by its number for the whole recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FrameRow {
+    /// Leaf or caller, user or kernel.
+    pub(crate) kind: FrameKind,
+    /// Raw user address, or 0.
+    pub(crate) address: Addr,
+    /// Module, where one is known.
+    pub(crate) module: Option<ModuleNumber>,
+    /// Offset in the module.
+    pub(crate) offset: FileOffset,
+}
+
+/// Whose stack it is: the same addresses mean other code elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Space {
+    /// Number of the program, 0 for the kernel.
+    pub(crate) program: u32,
+    /// Version of its mappings.
+    pub(crate) version: u32,
+}
+
+/// A whole stack, remembered under the hash of its addresses.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    hash: u64,
+    space: Space,
+    leaf: u32,
+}
+
+/// The tables.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    hasher: FixedState,
+    frames: Vec<FrameRow>,
+    /// The addresses themselves, of kernel frames too: only to compare, never written.
+    raw: Vec<u64>,
+    nodes: Vec<(u32, u32)>,
+    frame_index: HashTable<u32>,
+    node_index: HashTable<u32>,
+    stacks: HashTable<Known>,
+}
+
+/// A row of a table, and whether it is new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Its index in the epoch.
+    pub(crate) index: u32,
+    /// It was just added.
+    pub(crate) is_new: bool,
+}
+
+impl Tables {
+    /// Whether the next epoch should start.
+    pub(crate) fn is_full(&self) -> bool {
+        self.nodes.len() >= MAX_NODES
+            || self.frames.len() >= MAX_FRAMES
+            || self.stacks.len() >= MAX_NODES
+    }
+
+    /// Hash of a stack.
+    pub(crate) fn hash(&self, space: Space, addresses: &Addresses<'_>) -> u64 {
+        self.hasher.hash_one((space, addresses.as_bytes()))
+    }
+
+    /// The stack with these addresses in this space, if the epoch has it: all of it is compared.
+    pub(crate) fn find(&self, hash: u64, space: Space, addresses: &Addresses<'_>) -> Option<u32> {
+        let same = |known: &Known| {
+            known.hash == hash && known.space == space && self.is_stack(known.leaf, addresses)
+        };
+        self.stacks.find(hash, same).map(|known| known.leaf)
+    }
+
+    /// Whether the stack that ends at `node` has these addresses, leaf first.
+    fn is_stack(&self, mut node: u32, addresses: &Addresses<'_>) -> bool {
+        for address in addresses.iter() {
+            let Some(&(parent, frame)) = self.nodes.get(node as usize) else {
+                return false;
+            };
+            if self.raw.get(frame as usize) != Some(&address) {
+                return false;
+            }
+            node = parent;
+        }
+        node == ROOT
+    }
+
+    /// Remember a stack just put together.
+    pub(crate) fn remember(&mut self, hash: u64, space: Space, leaf: u32) {
+        self.stacks
+            .insert_unique(hash, Known { hash, space, leaf }, |known| known.hash);
+    }
+
+    /// The frame's row. `raw` is its address in memory, which tells frames apart but is not part of the row.
+    pub(crate) fn frame(&mut self, row: FrameRow, raw: u64) -> Row {
+        let hash = self.hasher.hash_one((row, raw));
+        let (frames, raws, hasher) = (&self.frames, &self.raw, &self.hasher);
+        let content = |index: u32| (frames.get(index as usize), raws.get(index as usize));
+        if let Some(&index) = self
+            .frame_index
+            .find(hash, |&index| content(index) == (Some(&row), Some(&raw)))
+        {
+            return Row {
+                index,
+                is_new: false,
+            };
+        }
+        let index = next_index(self.frames.len());
+        let rehash = |&index: &u32| match content(index) {
+            (Some(row), Some(raw)) => hasher.hash_one((row, raw)),
+            _ => 0,
+        };
+        self.frame_index.insert_unique(hash, index, rehash);
+        self.frames.push(row);
+        self.raw.push(raw);
+        Row {
+            index,
+            is_new: true,
+        }
+    }
+
+    /// The node of `frame` under `parent`.
+    pub(crate) fn node(&mut self, parent: u32, frame: u32) -> Row {
+        let hash = self.hasher.hash_one((parent, frame));
+        let (nodes, hasher) = (&self.nodes, &self.hasher);
+        let is_same = |&index: &u32| nodes.get(index as usize) == Some(&(parent, frame));
+        if let Some(&index) = self.node_index.find(hash, is_same) {
+            return Row {
+                index,
+                is_new: false,
+            };
+        }
+        let index = next_index(self.nodes.len());
+        let rehash = |&index: &u32| {
+            nodes
+                .get(index as usize)
+                .map_or(0, |node| hasher.hash_one(node))
+        };
+        self.node_index.insert_unique(hash, index, rehash);
+        self.nodes.push((parent, frame));
+        Row {
+            index,
+            is_new: true,
+        }
+    }
+
+    /// The rows of a stack, outermost first, with their raw addresses.
+    pub(crate) fn rows(&self, mut node: u32) -> Vec<(FrameRow, u64)> {
+        let mut rows = Vec::new();
+        while let Some(&(parent, frame)) = self.nodes.get(node as usize) {
+            let index = frame as usize;
+            if let (Some(row), Some(raw)) = (self.frames.get(index), self.raw.get(index)) {
+                rows.push((*row, *raw));
+            }
+            node = parent;
+        }
+        rows.reverse();
+        rows
+    }
+}
+
+fn next_index(length: usize) -> u32 {
+    // SANITY: an epoch ends long before
+    u32::try_from(length).expect("tables of an epoch stay small")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(address: u64) -> FrameRow {
+        let kind = FrameKind::UserCaller;
+        FrameRow {
+            kind,
+            address: Addr(address),
+            module: None,
+            offset: FileOffset(address),
+        }
+    }
+
+    fn stack(tables: &mut Tables, addresses: &[u64]) -> u32 {
+        addresses.iter().rev().fold(ROOT, |parent, &address| {
+            let row = tables.frame(frame(address), address);
+            tables.node(parent, row.index).index
+        })
+    }
+
+    /// Check that stacks with a common outer part share its nodes, and equal ones are the same node.
+    #[test]
+    fn prefixes_are_shared() {
+        let mut tables = Tables::default();
+        let first = stack(&mut tables, &[1, 2, 3]);
+        let second = stack(&mut tables, &[4, 2, 3]);
+        assert_ne!(first, second);
+        assert_eq!(tables.nodes.len(), 4);
+        assert_eq!(stack(&mut tables, &[1, 2, 3]), first);
+        let raws: Vec<u64> = tables.rows(second).iter().map(|(_, raw)| *raw).collect();
+        assert_eq!(raws, [3, 2, 4]);
+    }
+
+    /// Check that a frame of the same row at another raw address is another frame.
+    #[test]
+    fn raw_addresses_tell_frames_apart() {
+        let mut tables = Tables::default();
+        let row = FrameRow {
+            kind: FrameKind::KernelCaller,
+            ..frame(0)
+        };
+        assert_ne!(tables.frame(row, 1).index, tables.frame(row, 2).index);
+        assert!(!tables.frame(row, 1).is_new);
+    }
+}

@@ -1,0 +1,166 @@
+//! All that addresses are told apart by: processes with their mappings, modules, the kernel.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+
+use blazesym::normalize::{Normalizer, UserMeta};
+use rawstack_format::id::{Addr, FileOffset};
+use rawstack_format::record::{FrameKind, ModuleKind, Segment};
+
+use crate::kernel::{KernelMap, Place};
+use crate::module::{ModuleNumber, Modules};
+use crate::process::{Mapping, Processes};
+use crate::tables::{FrameRow, Space};
+
+/// Pages without a mapping that are looked up in one program at most.
+const MAX_STRAYS: usize = 1024;
+
+/// Where a user address lies.
+#[derive(Clone, Debug)]
+pub(crate) struct UserPlace {
+    /// Module and offset in it.
+    pub(crate) module: Option<(ModuleNumber, u64)>,
+    /// The mapping that says so, unless the process itself had to be asked.
+    pub(crate) mapping: Option<Rc<Mapping>>,
+}
+
+/// Processes, modules and the kernel.
+pub(crate) struct World {
+    /// Processes.
+    pub(crate) processes: Processes,
+    /// Modules.
+    pub(crate) modules: Modules,
+    /// The kernel.
+    pub(crate) kernel: KernelMap,
+    normalizer: Normalizer,
+    /// Answers for addresses that no mapping covers, by program and page.
+    strays: HashMap<(u32, u64), Option<(ModuleNumber, u64)>>,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("modules", &self.modules)
+            .finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// Nothing known yet but the kernel. `page_size` in bytes.
+    pub(crate) fn new(kernel: KernelMap, page_size: u32) -> Self {
+        Self {
+            processes: Processes::default(),
+            modules: Modules::new(page_size),
+            kernel,
+            normalizer: Normalizer::builder()
+                .enable_vma_caching(false)
+                .enable_build_ids(false)
+                .build(),
+            strays: HashMap::new(),
+        }
+    }
+
+    /// The address space of process `pid` at `time_ns`; `None` for its version: at a time before its last change.
+    pub(crate) fn space(&mut self, pid: u32, time_ns: u64) -> (u32, Option<u32>) {
+        let program = self.processes.process(pid).program(time_ns);
+        program.map_or((0, None), |program| {
+            (program.number, program.version(time_ns))
+        })
+    }
+
+    /// The kernel's address space.
+    pub(crate) fn kernel_space(&self) -> Space {
+        Space {
+            program: 0,
+            version: self.kernel.version(),
+        }
+    }
+
+    /// Where the user address of process `pid` lay at `time_ns`.
+    pub(crate) fn locate_user(&mut self, pid: u32, time_ns: u64, address: u64) -> UserPlace {
+        let program = self.processes.process(pid).program(time_ns);
+        let number = program.map_or(0, |program| program.number);
+        let Some(mapping) = program
+            .and_then(|program| program.mapping(address, time_ns))
+            .map(Rc::clone)
+        else {
+            return UserPlace {
+                module: self.locate_stray(pid, number, address),
+                mapping: None,
+            };
+        };
+        let module = self.modules.of_mapping(pid, &mapping);
+        let in_file = address
+            .wrapping_sub(mapping.addresses.start)
+            .wrapping_add(mapping.offset);
+        let offset = match self.modules.get(module).map(|module| module.kind) {
+            Some(ModuleKind::Anonymous) => address,
+            _ => in_file,
+        };
+        UserPlace {
+            module: Some((module, offset)),
+            mapping: Some(mapping),
+        }
+    }
+
+    /// Ask the process itself about an address that the side-band told of no mapping for, once a page.
+    fn locate_stray(
+        &mut self,
+        pid: u32,
+        program: u32,
+        address: u64,
+    ) -> Option<(ModuleNumber, u64)> {
+        const PAGE: u64 = 4096;
+        let page = address & !(PAGE - 1);
+        if let Some(answer) = self.strays.get(&(program, page)) {
+            return answer.map(|(module, offset)| (module, offset + (address - page)));
+        }
+        if self.strays.len() >= MAX_STRAYS {
+            self.strays.clear();
+        }
+        let answer = self.normalize(pid, page);
+        self.strays.insert((program, page), answer);
+        answer.map(|(module, offset)| (module, offset + (address - page)))
+    }
+
+    fn normalize(&mut self, pid: u32, address: u64) -> Option<(ModuleNumber, u64)> {
+        let output = self
+            .normalizer
+            .normalize_user_addrs(pid.into(), &[address])
+            .ok()?;
+        let &(offset, meta) = output.outputs.first()?;
+        let UserMeta::Elf(elf) = output.meta.get(meta)? else {
+            return None;
+        };
+        let module = self.modules.of_path(pid, &elf.path)?;
+        // Data is mapped from files, too, and code without frame pointers keeps its address in that register.
+        let is_code = |segment: &Segment| {
+            offset
+                .checked_sub(segment.offset.0)
+                .is_some_and(|within| within < segment.file_size)
+        };
+        let segments = &self.modules.get(module)?.segments;
+        segments.iter().any(is_code).then_some((module, offset))
+    }
+
+    /// The row of a kernel address.
+    pub(crate) fn kernel_row(&mut self, kind: FrameKind, address: u64) -> FrameRow {
+        let (module, offset) = match self.kernel.locate(address) {
+            Place::Kernel(offset) => (Some(self.modules.of_kernel(&self.kernel)), offset),
+            Place::Module(number, offset) => (
+                Some(self.modules.of_kernel_module(&self.kernel, number)),
+                offset,
+            ),
+            Place::Bpf(name, offset) => (Some(self.modules.of_bpf_program(&name)), offset),
+            Place::Unknown(offset) => (None, offset),
+            Place::Hidden => (None, 0),
+        };
+        FrameRow {
+            kind,
+            address: Addr(0),
+            module,
+            offset: FileOffset(offset),
+        }
+    }
+}

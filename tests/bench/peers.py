@@ -1,0 +1,141 @@
+"""The others: where they are, how they are got, how they record and count."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import measure
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+FOLDER = TARGET / "bench"
+TOOLS = FOLDER / "tools"
+WORKLOADS = TARGET / "workloads"
+RELEASE = TARGET / "release"
+
+# Program, crate, version, more arguments and environment for its build.
+CRATES = {
+    "samply": ("samply", "0.13.1", [], {"CARGO_PROFILE_RELEASE_DEBUG": "2"}),
+    "addr2line": ("addr2line", "0.27.1", ["--features", "bin"], {}),
+    "blazecli": ("blazecli", "0.1.14", [], {}),
+}
+
+
+def install(program: str) -> Path | None:
+    """A program built from its crate, once; None with a word of why where that fails."""
+    path = TOOLS / "bin" / program
+    if path.exists():
+        return path
+    crate, version, arguments, environment = CRATES[program]
+    print(f"building {crate} {version} (once, takes minutes)", flush=True)
+    command = ["cargo", "install", "--quiet", "--locked", "--root", str(TOOLS), crate, "--version", version]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(FOLDER / "build"), **environment}
+    done = subprocess.run([*command, *arguments], env=environment, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode == 0:
+        return path
+    print(f"{crate} {version} is absent: it could not be built: {done.stderr.strip()[-300:]}")
+    return None
+
+
+def find(program: str) -> Path | None:
+    found = shutil.which(program)
+    if not found:
+        print(f"{program} is absent: not on PATH")
+    return Path(found) if found else None
+
+
+class Rawstack:
+    name = "rawstack"
+    record = RELEASE / "rawstack-record"
+    resolve = RELEASE / "rawstack"
+
+    def record_command(self, out: Path, frequency: int, target: list[str], seconds: float) -> list[str]:
+        """`target` is a command behind `--`, or `-p PID`."""
+        timed = target if target[0] == "--" else [*target, "-d", f"{seconds:g}s"]
+        return [str(self.record), "-q", "--force", "-F", str(frequency), "-o", str(out), *timed]
+
+    def info(self, out: Path) -> dict:
+        return json.loads(measure.run([str(self.resolve), "info", "--json", str(out)]).stdout)
+
+    def samples(self, out: Path) -> int:
+        return self.info(out)["samples"]
+
+    def lost(self, out: Path) -> int:
+        info = self.info(out)
+        states = info["ids"]["states"]
+        told = sum(drops["count"] for drops in info["drops"])
+        return max(states["dropped"], told) + states["schedule_failed"]
+
+    def first_time(self, out: Path) -> float:
+        """Time of the first sample, CLOCK_MONOTONIC in seconds."""
+        lines = measure.run([str(self.resolve), "dump", str(out)]).stdout.splitlines()
+        return min(json.loads(line)["time_ns"] for line in lines) / 1e9
+
+
+class Perf:
+    def __init__(self, name: str, *options: str) -> None:
+        self.name = name
+        self.options = options
+        self.program = find("perf")
+
+    def record_command(self, out: Path, frequency: int, target: list[str], seconds: float) -> list[str]:
+        timed = target if target[0] == "--" else [*target, "--", "sleep", f"{seconds:g}"]
+        # cpu-clock is what Rawstack samples: no hardware counter is compared with it.
+        common = ["record", "-q", "-e", "cpu-clock", "-k", "CLOCK_MONOTONIC", "-F", str(frequency), "-o", str(out)]
+        return [str(self.program), *common, *self.options, *timed]
+
+    def _stats(self, out: Path) -> str:
+        return measure.run([str(self.program), "report", "--stats", "-i", str(out)], deadline=600).stdout
+
+    def _count(self, out: Path, event: str) -> int:
+        found = re.search(rf"^\s*{event} events:\s*(\d+)", self._stats(out), re.MULTILINE)
+        return int(found.group(1)) if found else 0
+
+    def samples(self, out: Path) -> int:
+        return self._count(out, "SAMPLE")
+
+    def lost(self, out: Path) -> int:
+        """Samples that the kernel counts as lost for lack of room."""
+        text = self._stats(out)
+        counts = re.findall(r"^\s*LOST(?:_SAMPLES)? (?:events|samples):\s*(\d+)", text, re.MULTILINE)
+        return sum(map(int, counts))
+
+    def first_time(self, out: Path) -> float:
+        script = [str(self.program), "script", "-i", str(out), "-F", "time", "--ns"]
+        lines = measure.run(script, deadline=600).stdout.splitlines()
+        times = [float(line.strip().rstrip(":")) for line in lines if line.strip()]
+        return min(times)
+
+
+class Samply:
+    name = "samply"
+    paranoid = Path("/proc/sys/kernel/perf_event_paranoid")
+
+    def __init__(self) -> None:
+        self.program = install("samply")
+
+    def record_command(self, out: Path, frequency: int, target: list[str], seconds: float) -> list[str]:
+        timed = target if target[0] == "--" else [*target, "-d", f"{seconds:g}"]
+        return [str(self.program), "record", "--save-only", "-r", str(frequency), "-o", str(out), *timed]
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Where there are no hardware counters, it asks for this setting before it tries the clock, as root too."""
+        before = self.paranoid.read_text()
+        if int(before) > 1:
+            self.paranoid.write_text("1")
+        try:
+            yield
+        finally:
+            self.paranoid.write_text(before)
+
+    def samples(self, out: Path) -> int:
+        with gzip.open(out) as file:
+            profile = json.load(file)
+        return sum(thread["samples"]["length"] for thread in profile["threads"])

@@ -1,0 +1,15 @@
+//! End-to-end tests: `rawstack-record` records for real, `rawstack` resolves, both only through their command lines.
+//!
+//! All of them load BPF programs and need root. One records at a time, since they load the machine; what they measure is
+//! counts, never time. Each fails where its condition could not be made.
+#![forbid(unsafe_code)]
+
+mod accounting;
+mod command_line;
+mod halves;
+mod killed;
+mod memory;
+mod names;
+mod offline;
+mod processes;
+mod recording;
