@@ -5,6 +5,7 @@
 //! one pass over the unit's entries ([`walk`]) and one over its line program ([`lines`]); names are looked up for
 //! what contains a wanted address only ([`names`]). Nothing recurses.
 
+mod cursor;
 mod lines;
 mod names;
 mod sections;
