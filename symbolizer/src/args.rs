@@ -161,6 +161,8 @@ pub(crate) enum DumpFormat {
 /// `rawstack dump`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Samples come batch by batch as they were recorded, within a batch by time.
+
 EXAMPLES:
   rawstack dump web.rawstack | head
   rawstack dump --format perf-script web.rawstack | inferno-collapse-perf")]

@@ -175,3 +175,20 @@ fn record_hands_over() {
             .starts_with("rawstack: failed to find rawstack-record")
     );
 }
+
+/// Check that an archive may come from standard input where one pass is enough, and that two passes are refused.
+#[test]
+fn archive_from_standard_input() {
+    let whole = succeed(folder(), &["dump", "golden.rawstack"]);
+    let run = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_rawstack"))
+            .args(args)
+            .stdin(fs::File::open(folder().join("golden.rawstack")).unwrap())
+            .output()
+            .unwrap()
+    };
+    let piped = run(&["dump", "-"]);
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), whole);
+    let twice = run(&["dump", "--format", "perf-script", "-"]);
+    assert_eq!(twice.status.code(), Some(2));
+}
