@@ -5,6 +5,7 @@ use std::str;
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
+use crate::guard::guarded;
 use crate::text::clean_bytes;
 
 /// Longest mangled name that is tried, in bytes.
@@ -18,7 +19,9 @@ pub(super) const STACK_SIZE: usize = 32 << 20;
 
 /// The name of `raw` for people, or `raw` itself made safe to show where it is not mangled or beyond the limits.
 pub(super) fn demangle(raw: &[u8]) -> String {
-    demangled(raw).map_or_else(|| clean_bytes(raw), |name| clean_bytes(name.as_bytes()))
+    guarded(|| demangled(raw))
+        .flatten()
+        .map_or_else(|| clean_bytes(raw), |name| clean_bytes(name.as_bytes()))
 }
 
 fn demangled(raw: &[u8]) -> Option<String> {

@@ -22,6 +22,7 @@ use gimli::{EndianSlice, RunTimeEndian};
 use rayon::prelude::*;
 
 use super::file_offset::Svma;
+use crate::guard::guarded;
 pub(super) use sections::DwarfSections;
 use units::Units;
 use visit::{UnitAnswers, visit};
@@ -115,6 +116,8 @@ pub(super) struct Answers<'a> {
     pub(super) functions: Vec<Function<'a>>,
     /// Source files that answers and functions refer to.
     pub(super) files: Vec<String>,
+    /// Whether a unit could not be read.
+    pub(super) damaged: bool,
 }
 
 /// Resolve `wanted`, sorted addresses without repetition, with the debug information of one module.
@@ -158,7 +161,7 @@ pub(super) fn resolve<'a>(
         }
         // The largest first, so that no thread is left with one at the end.
         work.sort_by_key(|&(unit, _)| (Reverse(units.size(unit)), unit));
-        let visited: Vec<(Vec<u32>, UnitAnswers<'a>)> = work
+        let visited: Vec<(Vec<u32>, Option<UnitAnswers<'a>>)> = work
             .into_par_iter()
             .with_max_len(1)
             .map(|(unit, indices)| {
@@ -167,12 +170,13 @@ pub(super) fn resolve<'a>(
                     .filter_map(|&index| wanted.get(index as usize))
                     .map(|a| a.0)
                     .collect();
-                let found = visit(&units, unit, &here, budget).unwrap_or_default();
+                let found = guarded(|| visit(&units, unit, &here, budget)).flatten();
                 (indices, found)
             })
             .collect();
         for (indices, found) in visited {
-            answers.merge(&indices, found);
+            answers.damaged |= found.is_none();
+            answers.merge(&indices, found.unwrap_or_default());
         }
     }
     answers
