@@ -318,7 +318,7 @@ pub(crate) struct SymbolizeArgs {
     /// N are offsets in the file
     #[arg(long, conflicts_with = "addresses")]
     pub(crate) offsets: bool,
-    /// N are addresses as in the file's symbol table [default]
+    /// N are addresses as in the file's symbol table (default)
     #[arg(long)]
     pub(crate) addresses: bool,
     /// One JSON object a number

@@ -1,7 +1,7 @@
 //! DWARF 2–5: which functions, inlined ones among them, and which source line an address belongs to.
 //!
 //! This is a batch resolver: it knows all wanted addresses of a module before it starts. They are placed into units
-//! ([`units`]), each needed unit is visited once ([`visit`]) and dropped; nothing is kept but the answers. A visit is
+//! ([`units`]), each needed unit is visited once ([`mod@visit`]) and dropped; nothing is kept but the answers. A visit is
 //! one pass over the unit's entries ([`walk`]) and one over its line program ([`lines`]); names are looked up for
 //! what contains a wanted address only ([`names`]). Nothing recurses.
 
@@ -146,19 +146,7 @@ pub(super) fn resolve<'a>(
         if open.is_empty() || budget.is_spent() {
             break;
         }
-        let placed = units.place(round, &open, wanted, MAX_CLAIMS);
-        let mut work: Vec<(usize, Vec<u32>)> = Vec::new();
-        for (unit, mut indices) in placed {
-            let Some(before) = tried.get_mut(unit) else {
-                continue;
-            };
-            indices.retain(|index| before.binary_search(index).is_err());
-            if !indices.is_empty() {
-                before.extend_from_slice(&indices);
-                before.sort_unstable();
-                work.push((unit, indices));
-            }
-        }
+        let mut work = untried(units.place(round, &open, wanted, MAX_CLAIMS), &mut tried);
         // The largest first, so that no thread is left with one at the end.
         work.sort_by_key(|&(unit, _)| (Reverse(units.size(unit)), unit));
         let visited: Vec<(Vec<u32>, Option<UnitAnswers<'a>>)> = work
@@ -180,6 +168,23 @@ pub(super) fn resolve<'a>(
         }
     }
     answers
+}
+
+/// What of `placed` was not tried before; it counts as tried then.
+fn untried(placed: Vec<(usize, Vec<u32>)>, tried: &mut [Vec<u32>]) -> Vec<(usize, Vec<u32>)> {
+    let mut work = Vec::new();
+    for (unit, mut indices) in placed {
+        let Some(before) = tried.get_mut(unit) else {
+            continue;
+        };
+        indices.retain(|index| before.binary_search(index).is_err());
+        if !indices.is_empty() {
+            before.extend_from_slice(&indices);
+            before.sort_unstable();
+            work.push((unit, indices));
+        }
+    }
+    work
 }
 
 impl<'a> Answers<'a> {
