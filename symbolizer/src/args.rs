@@ -161,6 +161,8 @@ pub(crate) enum DumpFormat {
 /// `rawstack dump`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Samples come batch by batch as they were recorded, within a batch by time.
+
 EXAMPLES:
   rawstack dump web.rawstack | head
   rawstack dump --format perf-script web.rawstack | inferno-collapse-perf")]
@@ -316,7 +318,7 @@ pub(crate) struct SymbolizeArgs {
     /// N are offsets in the file
     #[arg(long, conflicts_with = "addresses")]
     pub(crate) offsets: bool,
-    /// N are addresses as in the file's symbol table [default]
+    /// N are addresses as in the file's symbol table (default)
     #[arg(long)]
     pub(crate) addresses: bool,
     /// One JSON object a number

@@ -6,12 +6,14 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::Parser;
+use rawstack_symbolizer::guard::silence_guarded_panics;
 use rawstack_symbolizer::output::is_closed_pipe;
 
 /// Usage or I/O.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    silence_guarded_panics();
     let cli = args::Cli::parse();
     match commands::run(&cli.verb) {
         Ok(code) => code,

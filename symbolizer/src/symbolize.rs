@@ -262,7 +262,7 @@ impl Builder {
         answer.ok_or(UnresolvedReason::LostTable)
     }
 
-    /// A frame without a name shows its module and offset, or its address where nothing was mapped.
+    /// A frame without a name shows its module and offset, where there is a module.
     fn unresolved(
         &mut self,
         frame: &TreeFrame,
@@ -276,11 +276,8 @@ impl Builder {
             }
             None => {
                 *self.homeless.entry(reason).or_default() += 1;
-                if frame.lost {
-                    "[lost]".to_owned()
-                } else {
-                    format!("{:#x}", frame.address.0)
-                }
+                // The address of a process that is gone means nothing, and would make a row of its own each time.
+                if frame.lost { "[lost]" } else { UNKNOWN }.to_owned()
             }
         };
         let module = match base.module {

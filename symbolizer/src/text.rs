@@ -19,7 +19,9 @@ fn is_unsafe(c: char) -> bool {
 /// `text` without characters that act instead of being shown: each stands as its code, `\u{1b}`; cut where endless.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let fits = text.len() <= MAX_LENGTH;
-    if fits && !text.chars().any(is_unsafe) {
+    // Nearly all names are printable ASCII, which is quick to see.
+    let plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if fits && (plain || !text.chars().any(is_unsafe)) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::new();

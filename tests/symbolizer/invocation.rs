@@ -175,3 +175,43 @@ fn record_hands_over() {
             .starts_with("rawstack: failed to find rawstack-record")
     );
 }
+
+/// Check that an archive may come from standard input where one pass is enough, and that two passes are refused.
+#[test]
+fn archive_from_standard_input() {
+    let whole = succeed(folder(), &["dump", "golden.rawstack"]);
+    let run = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_rawstack"))
+            .args(args)
+            .stdin(fs::File::open(folder().join("golden.rawstack")).unwrap())
+            .output()
+            .unwrap()
+    };
+    let piped = run(&["dump", "-"]);
+    assert_eq!(String::from_utf8(piped.stdout).unwrap(), whole);
+    let twice = run(&["dump", "--format", "perf-script", "-"]);
+    assert_eq!(twice.status.code(), Some(2));
+}
+
+/// Check that the number of threads changes nothing in the output.
+#[test]
+fn any_number_of_threads() {
+    let program = super::fixtures::build("rust");
+    let numbers: Vec<String> = super::offline::text_offsets(&program, 13)
+        .iter()
+        .map(|offset| format!("{offset:x}"))
+        .collect();
+    let run = |threads: &str| {
+        Command::new(env!("CARGO_BIN_EXE_rawstack"))
+            .args(["symbolize", "--json", "--offsets", "--file"])
+            .arg(&program)
+            .args(&numbers)
+            .env("RAYON_NUM_THREADS", threads)
+            .output()
+            .unwrap()
+            .stdout
+    };
+    let one = run("1");
+    assert!(one.len() > 100_000);
+    assert!(one == run("2") && one == run("7"));
+}

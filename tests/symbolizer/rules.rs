@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rawstack_format::id::FrameIndex;
-use rawstack_format::record::{FrameKind, Sample};
+use rawstack_format::record::{FrameKind, Module, ModuleKind, Record, Sample, Vdso};
 use rawstack_symbolizer::debug_file::elf::ElfFile;
 use rawstack_symbolizer::debug_file::identity::content_hash;
 use serde_json::Value;
@@ -353,4 +353,86 @@ fn by_content_hash() {
         &["report", "a.rawstack", "--csv", "--symbol-dir", "."],
     );
     assert!(named.contains("innermost,"), "{named}");
+}
+
+/// Check that a vmlinux which is found by build ID gives kernel frames functions and lines, its own `_stext` being
+/// where the recorded offsets count from, and that kallsyms names what it does not cover.
+#[test]
+fn vmlinux_by_build_id() {
+    let source = "
+        .text
+        .globl _start, _stext
+        .type _start, @function
+        _stext:
+        _start:
+        nop
+        nop
+        .size _start, 2
+    ";
+    let program = assemble("vmlinux", source, &["-g"]);
+    let work = tempfile::tempdir().unwrap();
+    let mut archive = Archive::new();
+    super::archive::kernel_records()
+        .into_iter()
+        .for_each(|record| archive.record(record));
+    archive.process(1, "idle", "/");
+    let kernel = archive.module(Module {
+        kind: ModuleKind::Kernel,
+        build_id: ElfFile::open(&program).unwrap().build_id,
+        path: "[kernel]".to_owned(),
+        ..Module::default()
+    });
+    let frames = [
+        (FrameKind::KernelLeaf, 1),
+        (FrameKind::KernelCaller, 0x1004),
+    ];
+    let frames = frames.map(|(kind, offset)| archive.frame(kind, kernel, offset));
+    let stack = archive.stack(&frames);
+    archive.sample(Sample {
+        kernel: stack,
+        ..Sample::default()
+    });
+    archive.write(work.path(), "a.rawstack");
+    let folder = work.path().join("debug");
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(&program, folder.join("vmlinux")).unwrap();
+    let args = ["report", "a.rawstack", "--csv", "--by", "line"];
+    let without = succeed(work.path(), &args);
+    assert!(without.contains("_stext,[kernel],,,"), "{without}");
+    let args = [&args[..], &["--symbol-dir", "debug"]].concat();
+    let with = succeed(work.path(), &args);
+    let line = with
+        .lines()
+        .find(|line| line.starts_with("_start,[kernel],"));
+    assert!(line.unwrap().contains("vmlinux.s,8,"), "{with}");
+    assert!(with.contains("do_idle,[kernel],,,"), "{with}");
+}
+
+/// Check that the vDSO is resolved from the image in the archive.
+#[test]
+fn vdso_from_the_archive() {
+    let work = tempfile::tempdir().unwrap();
+    let mut archive = Archive::new();
+    archive.record(Record::Vdso(Vdso {
+        build_id: None,
+        class: 64,
+        image: fs::read(fixtures::golden()).unwrap(),
+    }));
+    archive.process(1, "clock", "/");
+    let vdso = archive.module(Module {
+        kind: ModuleKind::Vdso,
+        class: 64,
+        path: "[vdso]".to_owned(),
+        ..Module::default()
+    });
+    let user = archive.user_stack(vdso, &[0x1016]);
+    archive.sample(Sample {
+        pid: 1,
+        tid: 1,
+        user,
+        ..Sample::default()
+    });
+    archive.write(work.path(), "a.rawstack");
+    let report = succeed(work.path(), &["report", "a.rawstack", "--csv"]);
+    assert!(report.contains("innermost,[vdso],"), "{report}");
 }

@@ -25,6 +25,7 @@ pub(crate) fn with_input(folder: &Path, args: &[&str], input: &str) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_rawstack"))
         .args(args)
         .current_dir(folder)
+        .env_remove("COLUMNS")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

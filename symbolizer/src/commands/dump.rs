@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use rawstack_symbolizer::export::{dump, perf_script};
+use rawstack_symbolizer::export::dump::JsonDump;
+use rawstack_symbolizer::export::perf_script;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::Adder;
 use rawstack_symbolizer::profile::{Filter, NodeId, StackTree, load};
@@ -32,14 +33,13 @@ fn shared() -> load::Shared {
 }
 
 fn json(args: &DumpArgs, filter: &Filter) -> Result<()> {
+    let mut dump = JsonDump::new(filter.no_kernel);
     let mut out = output::open(args.output.output.as_deref())?;
     load::read(
         &mut shared(),
         &args.file,
         filter,
-        &mut |shared, sample, event| {
-            dump::write_sample(shared, sample, event, filter.no_kernel, &mut *out)
-        },
+        &mut |shared, sample, event| dump.write(shared, sample, event, &mut *out),
     )?;
     out.flush().context("failed to write the output")
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use rawstack_symbolizer::export::flamegraph::{self, FlamegraphOptions};
 use rawstack_symbolizer::output;
+use rawstack_symbolizer::profile::rows::Apart;
 
 use super::select;
 use crate::args::FlamegraphArgs;
@@ -14,7 +15,7 @@ use crate::args::FlamegraphArgs;
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<ExitCode> {
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
-    let profile = select::load(&args.files, &filter, false, args.output.quiet)?;
+    let profile = select::load(&args.files, &filter, Apart::Comms, args.output.quiet)?;
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let title = args
         .title

@@ -7,6 +7,7 @@ use std::slice;
 use anyhow::{Context, Result};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::Filter;
+use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::info;
 
 use super::select;
@@ -20,7 +21,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let profile = select::load(
         slice::from_ref(&args.file),
         &Filter::default(),
-        false,
+        Apart::Stacks,
         args.output.quiet,
     )?;
     let mut out = output::open(args.output.output.as_deref())?;
@@ -38,7 +39,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let profile = select::load(
         slice::from_ref(&args.file),
         &Filter::default(),
-        false,
+        Apart::NoRows,
         args.output.quiet,
     )?;
     let mut out = output::open(args.output.output.as_deref())?;

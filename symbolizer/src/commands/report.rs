@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use rawstack_symbolizer::output;
+use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::{GroupBy, render, table};
 
 use super::select;
@@ -15,7 +16,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
     let by = group_by(args.by);
-    let profile = select::load(&args.files, &filter, by == GroupBy::Cpu, args.output.quiet)?;
+    let profile = select::load(&args.files, &filter, apart(by), args.output.quiet)?;
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let mut table = table::table(&named, by, &names);
     render::cut(&mut table, args.min);
@@ -39,5 +40,16 @@ fn group_by(by: args::GroupBy) -> GroupBy {
         args::GroupBy::Cgroup => GroupBy::Cgroup,
         args::GroupBy::Cpu => GroupBy::Cpu,
         args::GroupBy::Event => GroupBy::Event,
+    }
+}
+
+/// What the rows of the profile have to tell apart for that.
+fn apart(by: GroupBy) -> Apart {
+    match by {
+        GroupBy::Function | GroupBy::Line | GroupBy::Module | GroupBy::Event => Apart::Stacks,
+        GroupBy::Thread => Apart::Threads,
+        GroupBy::Process => Apart::Processes,
+        GroupBy::Cgroup => Apart::Cgroups,
+        GroupBy::Cpu => Apart::Cpus,
     }
 }

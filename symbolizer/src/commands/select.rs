@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use rawstack_symbolizer::output;
-use rawstack_symbolizer::profile::rows::Adder;
+use rawstack_symbolizer::profile::rows::{Adder, Apart};
 use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
 use rawstack_symbolizer::report::NameFilter;
 use rawstack_symbolizer::symbolize::symbolize;
@@ -144,18 +144,18 @@ fn duration(text: &str) -> Option<u64> {
 pub(super) fn load(
     files: &[PathBuf],
     filter: &Filter,
-    by_cpu: bool,
+    apart: Apart,
     quiet: bool,
 ) -> Result<Profile> {
     let mut shared = load::Shared {
         tree: StackTree::new(false),
         ..load::Shared::default()
     };
-    let mut adder = Adder::new(by_cpu);
+    let mut adder = Adder::new(apart);
     let bar = output::progress("reading", files.len(), quiet);
     for path in files {
-        load::read(&mut shared, path, filter, &mut |_, sample, event| {
-            adder.add(sample, event, filter.no_kernel);
+        load::read(&mut shared, path, filter, &mut |shared, sample, event| {
+            adder.add(shared, sample, event, filter.no_kernel);
             Ok(())
         })?;
         bar.inc(1);

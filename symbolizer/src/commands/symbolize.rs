@@ -6,17 +6,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use rawstack_format::id::{BuildId, FileOffset};
-use rawstack_format::record::Module;
-use rawstack_symbolizer::debug_file::elf::ElfFile;
+use rawstack_format::record::{Module, Segment};
+use rawstack_symbolizer::debug_file::elf::{ElfFile, PF_X};
 use rawstack_symbolizer::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use rawstack_symbolizer::export::symbolized::{NamedNumber, write_json, write_text};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::resolve::file_offset::{Svma, to_offset, to_svma};
-use rawstack_symbolizer::resolve::{KernelSymbolTable, Query};
+use rawstack_symbolizer::resolve::{Answered, KernelSymbolTable, Query, Symbols};
 
 use super::{locator, symbolizer};
 use crate::args::SymbolizeArgs;
-use rawstack_format::record::Segment;
 
 /// Numbers that are resolved together; a longer input is worked on in pieces.
 const BATCH: usize = 1 << 20;
@@ -122,6 +121,7 @@ fn given_file(path: &Path, locator: &Locator) -> Result<(Module, ModuleFiles)> {
     Ok((module, files))
 }
 
+/// Resolve the numbers together and write each.
 fn name(
     args: &SymbolizeArgs,
     module: &Module,
@@ -129,54 +129,17 @@ fn name(
     numbers: &[u64],
     out: &mut dyn Write,
 ) -> Result<()> {
-    // Addresses need no segments: one that maps all of them to themselves keeps a debug file's lie about offsets out.
-    let identity = Segment {
-        file_size: u64::MAX,
-        flags: 1,
-        ..Default::default()
-    };
-    let looked_up = if args.offsets {
-        module.clone()
-    } else {
-        Module {
-            segments: vec![identity],
-            ..module.clone()
-        }
-    };
-    let mut offsets: Vec<FileOffset> = numbers.iter().map(|&number| FileOffset(number)).collect();
-    offsets.sort_unstable();
-    offsets.dedup();
-    let kernel = KernelSymbolTable::default();
-    let query = [Query {
-        module: &looked_up,
-        files,
-        offsets: &offsets,
-        kernel: &kernel,
-    }];
-    let (symbols, answered) = symbolizer(&args.symbols)?.resolve(&query, &|| ());
-    let answers = answered
-        .first()
-        .map(|module| module.answers.as_slice())
-        .unwrap_or_default();
+    let mut distinct: Vec<FileOffset> = numbers.iter().map(|&n| FileOffset(n)).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let (symbols, answered) = resolve(args, module, files, &distinct)?;
+    let inlines = !args.symbols.no_inlines;
     for &number in numbers {
-        let Some(answer) = offsets
-            .binary_search(&FileOffset(number))
-            .ok()
-            .and_then(|place| answers.get(place))
-        else {
+        let place = distinct.binary_search(&FileOffset(number)).ok();
+        let Some(answer) = place.and_then(|place| answered.answers.get(place)) else {
             continue;
         };
-        let (offset, address) = if args.offsets {
-            (
-                Some(number),
-                to_svma(&module.segments, FileOffset(number), module.page_size).map(|svma| svma.0),
-            )
-        } else {
-            (
-                to_offset(&module.segments, Svma(number)).map(|offset| offset.0),
-                Some(number),
-            )
-        };
+        let (offset, address) = both(args, module, number);
         let named = NamedNumber {
             module,
             number,
@@ -185,7 +148,6 @@ fn name(
             answer,
             symbols: &symbols,
         };
-        let inlines = !args.symbols.no_inlines;
         if args.json {
             write_json(&named, inlines, out)?
         } else {
@@ -193,4 +155,41 @@ fn name(
         }
     }
     Ok(())
+}
+
+fn resolve(
+    args: &SymbolizeArgs,
+    module: &Module,
+    files: &ModuleFiles,
+    offsets: &[FileOffset],
+) -> Result<(Symbols, Answered)> {
+    let mut module = module.clone();
+    if !args.offsets {
+        // Addresses need no segments: one that maps all of them to themselves keeps a debug file's lie about its
+        // offsets out.
+        module.segments = vec![Segment {
+            file_size: u64::MAX,
+            flags: PF_X,
+            ..Segment::default()
+        }];
+    }
+    let query = [Query {
+        module: &module,
+        files,
+        offsets,
+        kernel: &KernelSymbolTable::default(),
+    }];
+    let (symbols, answered) = symbolizer(&args.symbols)?.resolve(&query, &|| ());
+    Ok((symbols, answered.into_iter().next().unwrap_or_default()))
+}
+
+/// A number as offset and as address, where the module's segments tell.
+fn both(args: &SymbolizeArgs, module: &Module, number: u64) -> (Option<u64>, Option<u64>) {
+    if args.offsets {
+        let address = to_svma(&module.segments, FileOffset(number), module.page_size);
+        (Some(number), address.map(|svma| svma.0))
+    } else {
+        let offset = to_offset(&module.segments, Svma(number));
+        (offset.map(|offset| offset.0), Some(number))
+    }
 }

@@ -7,6 +7,7 @@ use std::slice;
 use anyhow::{Context, Result};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::Filter;
+use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::symbols;
 
 use super::select;
@@ -17,7 +18,7 @@ pub(crate) fn run(args: &SymbolsArgs) -> Result<ExitCode> {
     let profile = select::load(
         slice::from_ref(&args.file),
         &Filter::default(),
-        false,
+        Apart::Stacks,
         args.output.quiet,
     )?;
     let named = select::name(profile, &args.symbols, true)?;

@@ -25,7 +25,6 @@ struct JsonSample<'s> {
     state: &'static str,
     kernel_cut: bool,
     user_depth: u32,
-    frames: Vec<JsonFrame>,
 }
 
 #[derive(Serialize)]
@@ -37,14 +36,60 @@ struct JsonFrame {
     offset: Option<String>,
 }
 
-/// Write one sample and a line end; frames leaf first, kernel before user.
-pub fn write_sample(
-    shared: &Shared,
-    sample: &Joined,
-    event: u32,
+/// Writes samples of one archive. A frame's JSON is made when it is first met.
+#[derive(Debug, Default)]
+pub struct JsonDump {
+    frames: Vec<Option<Box<str>>>,
     no_kernel: bool,
-    out: &mut dyn Write,
-) -> Result<()> {
+}
+
+impl JsonDump {
+    /// A dump, without kernel frames if `no_kernel`.
+    pub fn new(no_kernel: bool) -> Self {
+        Self {
+            no_kernel,
+            ..Self::default()
+        }
+    }
+
+    /// Write one sample and a line end; frames leaf first, kernel before user.
+    pub fn write(
+        &mut self,
+        shared: &Shared,
+        sample: &Joined,
+        event: u32,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        let row = json_sample(shared, sample, event)?;
+        // The frames are the last key of the same object.
+        out.write_all(row.strip_suffix(b"}").unwrap_or(&row))?;
+        out.write_all(b",\"frames\":[")?;
+        let tree = &shared.tree;
+        let kernel = tree.stack(sample.kernel).filter(|_| !self.no_kernel);
+        for (depth, id) in kernel.chain(tree.stack(sample.user)).enumerate() {
+            if depth > 0 {
+                out.write_all(b",")?;
+            }
+            if self.frames.len() <= id.index() {
+                self.frames.resize(tree.frames().len(), None);
+            }
+            if let Some(slot) = self.frames.get_mut(id.index())
+                && let Some(frame) = tree.frame(id)
+            {
+                let text = match slot {
+                    Some(text) => text,
+                    None => slot.insert(serde_json::to_string(&json_frame(shared, frame))?.into()),
+                };
+                out.write_all(text.as_bytes())?;
+            }
+        }
+        out.write_all(b"]}\n")?;
+        Ok(())
+    }
+}
+
+/// A sample without its frames.
+fn json_sample(shared: &Shared, sample: &Joined, event: u32) -> Result<Vec<u8>> {
     let Sample {
         time_ns,
         cpu,
@@ -58,38 +103,23 @@ pub fn write_sample(
         user_depth,
         ..
     } = sample.row;
-    let comm = shared
-        .facts
-        .threads()
-        .get(sample.thread.0 as usize)
-        .map_or("", |thread| thread.comm.as_str());
-    let event = shared
-        .events
-        .get(event as usize)
-        .map_or("", |event| event.name.as_str());
-    let kernel = shared.tree.stack(sample.kernel).filter(|_| !no_kernel);
-    let ids = kernel.chain(shared.tree.stack(sample.user));
-    let frames = ids
-        .filter_map(|id| shared.tree.frame(id))
-        .map(|frame| json_frame(shared, frame));
+    let thread = shared.facts.threads().get(sample.thread.0 as usize);
+    let event = shared.events.get(event as usize);
     let row = JsonSample {
         time_ns,
         cpu,
         pid,
         tid,
-        comm: &clean(comm),
-        event: &clean(event),
+        comm: &clean(thread.map_or("", |thread| thread.comm.as_str())),
+        event: &clean(event.map_or("", |event| event.name.as_str())),
         weight,
         run,
         id: id.0,
         state: state.name(),
         kernel_cut,
         user_depth,
-        frames: frames.collect(),
     };
-    serde_json::to_writer(&mut *out, &row)?;
-    out.write_all(b"\n")?;
-    Ok(())
+    Ok(serde_json::to_vec(&row)?)
 }
 
 fn json_frame(shared: &Shared, frame: &TreeFrame) -> JsonFrame {

@@ -36,7 +36,8 @@ pub struct FactsTable {
     threads: HashMap<u32, BTreeMap<u64, Thread>>,
     index: HashMap<ThreadFacts, ThreadId>,
     facts: Vec<ThreadFacts>,
-    last: Option<(u32, u32, u32, ThreadId, u64)>,
+    /// Answers that hold from a time on, until the next row of any process or thread.
+    known: HashMap<(u32, u32), (ThreadId, u64)>,
 }
 
 impl FactsTable {
@@ -44,7 +45,7 @@ impl FactsTable {
     pub(super) fn next_archive(&mut self) {
         self.processes.clear();
         self.threads.clear();
-        self.last = None;
+        self.known.clear();
     }
 
     /// Add a process's row.
@@ -54,7 +55,7 @@ impl FactsTable {
             row.since_ns,
             row.clone(),
         );
-        self.last = None;
+        self.known.clear();
     }
 
     /// Add a thread's row.
@@ -64,13 +65,12 @@ impl FactsTable {
             row.since_ns,
             row.clone(),
         );
-        self.last = None;
+        self.known.clear();
     }
 
     /// Facts of thread `tid` at `time_ns`.
     pub(super) fn at(&mut self, archive: u32, pid: u32, tid: u32, time_ns: u64) -> ThreadId {
-        if let Some((last_archive, last_pid, last_tid, id, since)) = self.last
-            && (last_archive, last_pid, last_tid) == (archive, pid, tid)
+        if let Some(&(id, since)) = self.known.get(&(pid, tid))
             && since <= time_ns
         {
             return id;
@@ -102,19 +102,20 @@ impl FactsTable {
                 id
             }
         };
-        // Good until a row says otherwise: rows reset it, and later rows than this time are not in it.
-        let latest = |rows: Option<u64>| rows.unwrap_or(0);
-        let newest = latest(
-            self.processes
-                .get(&pid)
-                .and_then(|rows| rows.keys().next_back().copied()),
-        )
-        .max(latest(
-            self.threads
-                .get(&tid)
-                .and_then(|rows| rows.keys().next_back().copied()),
-        ));
-        self.last = (newest <= time_ns).then_some((archive, pid, tid, id, newest));
+        // What the newest rows say holds for all later times.
+        let newest = |rows: Option<u64>| rows.unwrap_or(0);
+        let of_process = self
+            .processes
+            .get(&pid)
+            .and_then(|rows| rows.keys().next_back());
+        let of_thread = self
+            .threads
+            .get(&tid)
+            .and_then(|rows| rows.keys().next_back());
+        let since = newest(of_process.copied()).max(newest(of_thread.copied()));
+        if since <= time_ns {
+            self.known.insert((pid, tid), (id, since));
+        }
         id
     }
 

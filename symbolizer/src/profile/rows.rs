@@ -3,7 +3,7 @@
 use foldhash::HashMap;
 use rawstack_format::record::{State, Vdso};
 
-use super::facts::{FactsTable, ThreadId};
+use super::facts::{FactsTable, ThreadFacts, ThreadId};
 use super::load::Shared;
 use super::pending::Joined;
 use super::summary::Summary;
@@ -73,46 +73,98 @@ struct Key {
     kernel_cut: bool,
 }
 
+/// What rows tell apart besides stacks, events and outcomes: the less, the fewer rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Apart {
+    /// There are no rows at all: only the archives' own facts are wanted.
+    NoRows,
+    /// Nothing else.
+    #[default]
+    Stacks,
+    /// Names of threads.
+    Comms,
+    /// Processes.
+    Processes,
+    /// Control groups.
+    Cgroups,
+    /// Threads.
+    Threads,
+    /// CPUs.
+    Cpus,
+}
+
+impl Apart {
+    /// The part of a thread's facts that counts.
+    fn part(self, thread: &ThreadFacts) -> (u32, u32, u32, String) {
+        let ThreadFacts {
+            archive, pid, tid, ..
+        } = *thread;
+        match self {
+            Self::NoRows | Self::Stacks => (0, 0, 0, String::new()),
+            Self::Comms => (0, 0, 0, thread.comm.clone()),
+            Self::Processes => (archive, pid, 0, thread.process_comm.clone()),
+            Self::Cgroups => (0, 0, 0, thread.cgroup.clone()),
+            Self::Threads => (archive, pid, tid, thread.comm.clone()),
+            Self::Cpus => (archive, 0, 0, String::new()),
+        }
+    }
+}
+
 /// Adds samples up.
 #[derive(Debug, Default)]
 pub struct Adder {
     rows: HashMap<Key, (u64, u64)>,
-    by_cpu: bool,
+    apart: Apart,
+    /// For each thread the first one with the same part of its facts.
+    stands_for: Vec<ThreadId>,
+    first: HashMap<(u32, u32, u32, String), ThreadId>,
 }
 
 impl Adder {
-    /// Samples of different CPUs stay apart if `by_cpu`.
-    pub fn new(by_cpu: bool) -> Self {
+    /// An adder whose rows tell `apart` what is given.
+    pub fn new(apart: Apart) -> Self {
         Self {
-            by_cpu,
+            apart,
             ..Self::default()
         }
     }
 
     /// Add one sample of event `event`.
-    pub fn add(&mut self, sample: &Joined, event: u32, no_kernel: bool) {
-        let kernel = if no_kernel {
-            NodeId::NONE
-        } else {
-            sample.kernel
-        };
-        let cpu = if self.by_cpu { sample.row.cpu } else { 0 };
-        let Joined {
-            row, user, thread, ..
-        } = *sample;
-        let kernel_cut = row.kernel_cut && !no_kernel;
+    pub fn add(&mut self, shared: &Shared, sample: &Joined, event: u32, no_kernel: bool) {
+        if self.apart == Apart::NoRows {
+            return;
+        }
+        let by_cpu = self.apart == Apart::Cpus;
+        let Joined { row, user, .. } = *sample;
         let key = Key {
-            kernel,
+            kernel: if no_kernel {
+                NodeId::NONE
+            } else {
+                sample.kernel
+            },
             user,
-            thread,
+            thread: self.representative(shared, sample.thread),
             event,
-            cpu,
+            cpu: if by_cpu { row.cpu } else { 0 },
             state: row.state,
-            kernel_cut,
+            kernel_cut: row.kernel_cut && !no_kernel,
         };
         let total = self.rows.entry(key).or_default();
         total.0 = total.0.saturating_add(row.weight);
         total.1 += 1;
+    }
+
+    fn representative(&mut self, shared: &Shared, thread: ThreadId) -> ThreadId {
+        let threads = shared.facts.threads();
+        while let Some(next) = threads.get(self.stands_for.len()) {
+            let id = ThreadId(u32::try_from(self.stands_for.len()).unwrap_or(u32::MAX));
+            let first = *self.first.entry(self.apart.part(next)).or_insert(id);
+            self.stands_for.push(first);
+        }
+        self.stands_for
+            .get(thread.0 as usize)
+            .copied()
+            .unwrap_or(thread)
     }
 
     /// The profile of what was read and added.

@@ -58,6 +58,7 @@ pub struct Summary {
     pub orphan_completions: u64,
     /// Samples that went on without their completion because too many waited.
     pub overtaken: u64,
+    first_ns: Option<u64>,
     pids: HashSet<u32>,
     tids: HashSet<u32>,
 }
@@ -73,9 +74,10 @@ impl Summary {
 
     /// Start of the recording, or of what is left of it.
     pub fn start_ns(&self) -> u64 {
-        self.recording
-            .as_ref()
-            .map_or(0, |recording| recording.start_ns)
+        match &self.recording {
+            Some(recording) => recording.start_ns,
+            None => self.first_ns.unwrap_or(0),
+        }
     }
 
     /// End of the recording: its own, or the last thing seen.
@@ -99,6 +101,7 @@ impl Summary {
     pub(super) fn add_sample(&mut self, row: &Sample) {
         self.samples += 1;
         self.add_state(row.state, 1);
+        self.first_ns.get_or_insert(row.time_ns);
         self.last_ns = self.last_ns.max(row.time_ns);
         self.pids.insert(row.pid);
         self.tids.insert(row.tid);

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::names::NameFilter;
 use crate::profile::{Row, ThreadFacts};
+use crate::resolve::UnresolvedReason;
 use crate::symbolized::{Stack, SymbolizedFrame, SymbolizedProfile};
 use crate::text::StringId;
 
@@ -82,6 +83,8 @@ pub struct TableRow {
     pub total: u64,
     /// Whether it was only ever met inlined into another function.
     pub inlined: bool,
+    /// Why there is no name, where there is none.
+    pub reason: Option<&'static str>,
 }
 
 /// What makes two frames one row.
@@ -176,6 +179,10 @@ struct Groups {
     inlined: Vec<bool>,
     /// The source file of a group, where all its frames agree.
     files: Vec<Option<StringId>>,
+    /// Why the group's first frame has no name.
+    reasons: Vec<Option<UnresolvedReason>>,
+    /// Whether a group is a whole module, which has neither a place nor a lack of a name.
+    whole_modules: bool,
 }
 
 impl Groups {
@@ -185,6 +192,8 @@ impl Groups {
             of_frame: Vec::new(),
             inlined: Vec::new(),
             files: Vec::new(),
+            reasons: Vec::new(),
+            whole_modules: by == GroupBy::Module,
         };
         let mut index: HashMap<GroupKey, u32> = HashMap::default();
         for frame in profile.frames() {
@@ -195,6 +204,7 @@ impl Groups {
                 groups.keys.push(key);
                 groups.inlined.push(true);
                 groups.files.push(Some(frame.place.file));
+                groups.reasons.push(frame.reason);
             }
             if let Some(inlined) = groups.inlined.get_mut(id as usize) {
                 *inlined &= frame.inlined;
@@ -210,27 +220,22 @@ impl Groups {
     }
 
     fn rows(&self, profile: &SymbolizedProfile, sums: &[Sum]) -> Vec<TableRow> {
-        let parts = self
-            .keys
-            .iter()
-            .zip(&self.inlined)
-            .zip(&self.files)
-            .zip(sums);
+        let parts = self.keys.iter().zip(&self.inlined).zip(&self.files);
+        let parts = parts.zip(&self.reasons).zip(sums);
         let met = parts.filter(|(_, sum)| sum.total > 0 || sum.last > 0);
         let text = |id: StringId| profile.text(id).to_owned();
-        let row =
-            |(((key, &inlined), file), sum): (((&GroupKey, &bool), &Option<StringId>), &Sum)| {
-                TableRow {
-                    name: text(key.name),
-                    module: text(key.module),
-                    file: file.and_then(StringId::get).map(text),
-                    line: (key.line != 0).then_some(key.line),
-                    self_weight: sum.own,
-                    total: sum.total,
-                    inlined: inlined && key.name != key.module,
-                }
-            };
-        met.map(row).collect()
+        let single = !self.whole_modules;
+        let rows = met.map(|((((key, &inlined), file), reason), sum)| TableRow {
+            name: text(key.name),
+            module: text(key.module),
+            file: file.filter(|_| single).and_then(StringId::get).map(text),
+            line: (key.line != 0).then_some(key.line),
+            self_weight: sum.own,
+            total: sum.total,
+            inlined: inlined && single,
+            reason: reason.filter(|_| single).map(UnresolvedReason::name),
+        });
+        rows.collect()
     }
 }
 
@@ -283,6 +288,7 @@ fn by_row(
         self_weight: weight,
         total: weight,
         inlined: false,
+        reason: None,
     };
     sums.into_iter().map(row).collect()
 }

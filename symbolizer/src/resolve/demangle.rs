@@ -5,6 +5,7 @@ use std::str;
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
+use crate::guard::guarded;
 use crate::text::clean_bytes;
 
 /// Longest mangled name that is tried, in bytes.
@@ -18,7 +19,9 @@ pub(super) const STACK_SIZE: usize = 32 << 20;
 
 /// The name of `raw` for people, or `raw` itself made safe to show where it is not mangled or beyond the limits.
 pub(super) fn demangle(raw: &[u8]) -> String {
-    demangled(raw).map_or_else(|| clean_bytes(raw), |name| clean_bytes(name.as_bytes()))
+    guarded(|| demangled(raw))
+        .flatten()
+        .map_or_else(|| clean_bytes(raw), |name| clean_bytes(name.as_bytes()))
 }
 
 fn demangled(raw: &[u8]) -> Option<String> {
@@ -38,6 +41,8 @@ fn demangled(raw: &[u8]) -> Option<String> {
 }
 
 fn cpp(text: &str) -> Option<String> {
+    // LLVM numbers the copies of local functions anew in every build; the name should not change with it.
+    let text = text.split_once(".llvm.").map_or(text, |(name, _)| name);
     let text = text
         .strip_prefix('_')
         .filter(|rest| rest.starts_with("_Z"))
@@ -47,7 +52,9 @@ fn cpp(text: &str) -> Option<String> {
     let mut out = Bounded::default();
     let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
     symbol.structured_demangle(&mut out, &options).ok()?;
-    (!out.0.is_empty()).then_some(out.0)
+    // An empty pack leaves its comma behind.
+    let name = out.0.replace(", >", ">").replace(", )", ")");
+    (!name.is_empty()).then_some(name)
 }
 
 /// Text that refuses to grow without end.
@@ -86,6 +93,8 @@ mod tests {
             demangle(b"_ZN3foo3barEi.cold"),
             "foo::bar(int) [clone .cold]"
         );
+        assert_eq!(demangle(b"_ZN3foo3barEi.llvm.123"), "foo::bar(int)");
+        assert_eq!(demangle(b"_Z1fI1AJEEvR1BIT_DpT0_E"), "void f<A>(B<A>&)");
         assert_eq!(demangle(b"main"), "main");
         assert_eq!(demangle(b"_ZN3fo"), "_ZN3fo");
         assert_eq!(demangle(b"bad\xff\x1bname"), "bad\u{fffd}\\u{1b}name");

@@ -19,9 +19,10 @@ use rayon::prelude::*;
 
 use crate::debug_file::locate::{Locator, ModuleFiles};
 use crate::error::{Error, Result};
+use crate::guard::guarded;
 pub use kernel::KernelSymbolTable;
+use module::ModuleAnswers;
 pub use module::ResolveOptions;
-use module::{ModuleAnswer, ModuleAnswers};
 pub use reason::UnresolvedReason;
 pub use symbols::{Answer, NamedFrame, Place, Symbols};
 
@@ -109,7 +110,24 @@ impl Symbolizer {
         })
     }
 
+    /// Answer one query; a library that panics costs the module its debug information, or at worst its names.
     fn resolve_one(&self, query: &Query<'_>) -> ModuleAnswers {
+        let symbols_only = ResolveOptions { dwarf: false };
+        let first = guarded(|| Self::answer(query, self.options));
+        let found = first.or_else(|| {
+            let second = guarded(|| Self::answer(query, symbols_only))?;
+            Some(ModuleAnswers {
+                damaged: true,
+                ..second
+            })
+        });
+        found.unwrap_or_else(|| ModuleAnswers {
+            damaged: true,
+            ..ModuleAnswers::unresolved(query.offsets.len(), UnresolvedReason::DamagedDebugInfo)
+        })
+    }
+
+    fn answer(query: &Query<'_>, options: ResolveOptions) -> ModuleAnswers {
         let Query {
             module,
             files,
@@ -118,21 +136,13 @@ impl Symbolizer {
         } = *query;
         match module.kind {
             ModuleKind::Elf | ModuleKind::Vdso => {
-                module::resolve_elf(module, files, offsets, self.options)
+                module::resolve_elf(module, files, offsets, options)
             }
             ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::BpfProgram => {
-                kernel::resolve_kernel(module, files, kernel, offsets, self.options)
+                kernel::resolve_kernel(module, files, kernel, offsets, options)
             }
             ModuleKind::Anonymous => {
-                let reason = Some(UnresolvedReason::GeneratedCode);
-                let answer = ModuleAnswer {
-                    reason,
-                    ..ModuleAnswer::default()
-                };
-                ModuleAnswers {
-                    answers: vec![answer; offsets.len()],
-                    ..ModuleAnswers::default()
-                }
+                ModuleAnswers::unresolved(offsets.len(), UnresolvedReason::GeneratedCode)
             }
         }
     }

@@ -117,11 +117,23 @@ fn translate(module: &Module, files: &ModuleFiles, offsets: &[FileOffset]) -> Ve
 }
 
 impl ModuleAnswers {
+    /// Answers that all say why there is none.
+    pub(super) fn unresolved(count: usize, reason: UnresolvedReason) -> Self {
+        let answer = ModuleAnswer {
+            reason: Some(reason),
+            ..ModuleAnswer::default()
+        };
+        Self {
+            answers: vec![answer; count],
+            ..Self::default()
+        }
+    }
+
     fn add_dwarf(&mut self, sections: &DwarfSections<'_>, file: &ElfFile, wanted: &[Svma]) {
         let budget = Budget::new(MODULE_TIME);
         let code = file.code_ranges();
         let found = dwarf::resolve(sections, &code, wanted, &budget);
-        self.damaged |= budget.was_spent();
+        self.damaged |= budget.was_spent() || found.damaged;
         self.files = found.files;
         for function in &found.functions {
             let name = function.linkage_name.or(function.name);

@@ -1,10 +1,11 @@
 //! DWARF 2–5: which functions, inlined ones among them, and which source line an address belongs to.
 //!
 //! This is a batch resolver: it knows all wanted addresses of a module before it starts. They are placed into units
-//! ([`units`]), each needed unit is visited once ([`visit`]) and dropped; nothing is kept but the answers. A visit is
+//! ([`units`]), each needed unit is visited once ([`mod@visit`]) and dropped; nothing is kept but the answers. A visit is
 //! one pass over the unit's entries ([`walk`]) and one over its line program ([`lines`]); names are looked up for
 //! what contains a wanted address only ([`names`]). Nothing recurses.
 
+mod cursor;
 mod lines;
 mod names;
 mod sections;
@@ -21,6 +22,7 @@ use gimli::{EndianSlice, RunTimeEndian};
 use rayon::prelude::*;
 
 use super::file_offset::Svma;
+use crate::guard::guarded;
 pub(super) use sections::DwarfSections;
 use units::Units;
 use visit::{UnitAnswers, visit};
@@ -114,6 +116,8 @@ pub(super) struct Answers<'a> {
     pub(super) functions: Vec<Function<'a>>,
     /// Source files that answers and functions refer to.
     pub(super) files: Vec<String>,
+    /// Whether a unit could not be read.
+    pub(super) damaged: bool,
 }
 
 /// Resolve `wanted`, sorted addresses without repetition, with the debug information of one module.
@@ -142,22 +146,10 @@ pub(super) fn resolve<'a>(
         if open.is_empty() || budget.is_spent() {
             break;
         }
-        let placed = units.place(round, &open, wanted, MAX_CLAIMS);
-        let mut work: Vec<(usize, Vec<u32>)> = Vec::new();
-        for (unit, mut indices) in placed {
-            let Some(before) = tried.get_mut(unit) else {
-                continue;
-            };
-            indices.retain(|index| before.binary_search(index).is_err());
-            if !indices.is_empty() {
-                before.extend_from_slice(&indices);
-                before.sort_unstable();
-                work.push((unit, indices));
-            }
-        }
+        let mut work = untried(units.place(round, &open, wanted, MAX_CLAIMS), &mut tried);
         // The largest first, so that no thread is left with one at the end.
         work.sort_by_key(|&(unit, _)| (Reverse(units.size(unit)), unit));
-        let visited: Vec<(Vec<u32>, UnitAnswers<'a>)> = work
+        let visited: Vec<(Vec<u32>, Option<UnitAnswers<'a>>)> = work
             .into_par_iter()
             .with_max_len(1)
             .map(|(unit, indices)| {
@@ -166,15 +158,33 @@ pub(super) fn resolve<'a>(
                     .filter_map(|&index| wanted.get(index as usize))
                     .map(|a| a.0)
                     .collect();
-                let found = visit(&units, unit, &here, budget).unwrap_or_default();
+                let found = guarded(|| visit(&units, unit, &here, budget)).flatten();
                 (indices, found)
             })
             .collect();
         for (indices, found) in visited {
-            answers.merge(&indices, found);
+            answers.damaged |= found.is_none();
+            answers.merge(&indices, found.unwrap_or_default());
         }
     }
     answers
+}
+
+/// What of `placed` was not tried before; it counts as tried then.
+fn untried(placed: Vec<(usize, Vec<u32>)>, tried: &mut [Vec<u32>]) -> Vec<(usize, Vec<u32>)> {
+    let mut work = Vec::new();
+    for (unit, mut indices) in placed {
+        let Some(before) = tried.get_mut(unit) else {
+            continue;
+        };
+        indices.retain(|index| before.binary_search(index).is_err());
+        if !indices.is_empty() {
+            before.extend_from_slice(&indices);
+            before.sort_unstable();
+            work.push((unit, indices));
+        }
+    }
+    work
 }
 
 impl<'a> Answers<'a> {

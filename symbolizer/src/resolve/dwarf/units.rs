@@ -3,6 +3,8 @@
 use std::iter;
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use gimli::{AbbreviationsCacheStrategy, DebugInfoOffset, Dwarf, Unit, UnitHeader, UnitType};
 use rayon::prelude::*;
@@ -19,8 +21,10 @@ pub(super) enum Source {
     UnitRanges,
 }
 
-/// Ranges that one unit or table may state; beyond that it is no compiler's.
-const MAX_RANGES: usize = 1 << 22;
+/// Units of a module that are looked at: large programs have some hundred thousand.
+const MAX_UNITS: usize = 1 << 21;
+/// Ranges that all units together may state.
+const MAX_RANGES: usize = 1 << 24;
 /// Steps out of ranges that lie within each other.
 const MAX_OVERLAP: usize = 64;
 
@@ -47,7 +51,9 @@ impl<'a, 'c> Units<'a, 'c> {
         dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
         let mut headers = Vec::new();
         let mut rest = dwarf.units();
-        while let Ok(Some(header)) = rest.next() {
+        while let Ok(Some(header)) = rest.next()
+            && headers.len() < MAX_UNITS
+        {
             headers.push(header);
         }
         let referred = headers.iter().map(|_| OnceLock::new()).collect();
@@ -143,6 +149,7 @@ impl<'a, 'c> Units<'a, 'c> {
                 .map_or(usize::MAX, |start| start.0)
         };
         let mut claims = Vec::new();
+        let left = AtomicUsize::new(MAX_RANGES);
         let mut headers = self.dwarf.debug_aranges.headers();
         while let Ok(Some(header)) = headers.next() {
             let Ok(place) = self
@@ -155,7 +162,7 @@ impl<'a, 'c> Units<'a, 'c> {
             // An entry that overflows is skipped, its neighbours count; a fused iterator ends the loop.
             while let Some(entry) = entries.next().transpose() {
                 if let Ok(entry) = entry {
-                    self.claim(place, entry.range(), &mut claims);
+                    self.claim(place, entry.range(), &left, &mut claims);
                 }
             }
         }
@@ -163,6 +170,7 @@ impl<'a, 'c> Units<'a, 'c> {
     }
 
     fn unit_ranges(&self) -> Vec<Claim> {
+        let left = AtomicUsize::new(MAX_RANGES);
         let of_unit = |place: usize| {
             let mut claims = Vec::new();
             let header = self.headers.get(place)?;
@@ -175,7 +183,9 @@ impl<'a, 'c> Units<'a, 'c> {
             let unit = self.open(place)?;
             let mut ranges = self.dwarf.unit_ranges(&unit).ok()?;
             while let Ok(Some(range)) = ranges.next() {
-                self.claim(place, range, &mut claims);
+                if !self.claim(place, range, &left, &mut claims) {
+                    break;
+                }
             }
             Some(claims)
         };
@@ -186,9 +196,19 @@ impl<'a, 'c> Units<'a, 'c> {
             .collect()
     }
 
-    fn claim(&self, place: usize, range: gimli::Range, claims: &mut Vec<Claim>) {
+    /// Keep a range that is of code; `false` once there are too many.
+    fn claim(
+        &self,
+        place: usize,
+        range: gimli::Range,
+        left: &AtomicUsize,
+        claims: &mut Vec<Claim>,
+    ) -> bool {
+        let take = |left: usize| left.checked_sub(1);
+        if left.fetch_update(Relaxed, Relaxed, take).is_err() {
+            return false;
+        }
         if range.begin < range.end
-            && claims.len() < MAX_RANGES
             && self.is_code(range.begin)
             && let Ok(unit) = u32::try_from(place)
         {
@@ -198,6 +218,7 @@ impl<'a, 'c> Units<'a, 'c> {
                 unit,
             });
         }
+        true
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use gimli::{Abbreviation, AttributeValue, DwTag, EntriesRaw, Unit, UnitOffset, constants};
 
+use super::cursor::Cursor;
 use super::units::Units;
 use super::{Budget, Slice};
 
@@ -129,11 +130,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
 
     /// Go over all entries; with `everywhere` also below those that cannot hold anything wanted as compilers write it.
     fn run(&mut self, everywhere: bool) -> gimli::Result<()> {
-        let mut cursor = Cursor {
-            unit: self.unit,
-            entries: self.unit.entries_raw(None)?,
-            base: 0,
-        };
+        let mut cursor = Cursor::new(self.unit)?;
         self.open.clear();
         while !cursor.entries.is_empty() {
             self.until_check -= 1;
@@ -351,34 +348,6 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
 impl Attributes<'_> {
     fn states_ranges(&self) -> bool {
         self.ranges.is_some() || self.low_pc.is_some()
-    }
-}
-
-/// A place in the entries of a unit, with a depth that survives jumps.
-struct Cursor<'u, 'a> {
-    unit: &'u Unit<Slice<'a>>,
-    entries: EntriesRaw<'u, Slice<'a>>,
-    base: isize,
-}
-
-impl Cursor<'_, '_> {
-    fn depth(&self) -> isize {
-        self.base.saturating_add(self.entries.next_depth())
-    }
-
-    /// Step over the children of the entry at `depth` that was just read: by its sibling where one is stated.
-    fn jump(&mut self, sibling: Option<UnitOffset>, depth: isize) -> gimli::Result<()> {
-        if let Some(sibling) = sibling.filter(|&sibling| sibling > self.entries.next_offset()) {
-            self.entries = self.unit.entries_raw(Some(sibling))?;
-            self.base = depth;
-            return Ok(());
-        }
-        while self.depth() > depth && !self.entries.is_empty() {
-            if let Some(abbreviation) = self.entries.read_abbreviation()? {
-                self.entries.skip_attributes(abbreviation.attributes())?;
-            }
-        }
-        Ok(())
     }
 }
 
