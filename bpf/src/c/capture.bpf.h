@@ -380,14 +380,12 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 		/* An exiting thread lost its memory already. */
 		if (exiting && capture_cfg.user_stacks && !(BPF_CORE_READ(task, flags) & PF_KTHREAD))
 			e->state = STATE_EXITED;
-	} else if (exiting) {
+	} else if (how != CAPTURE_DEFERRED || exiting || !defer_user(cpu, e, bpf_get_current_task_btf())) {
 		take_user_now(e, task, how == CAPTURE_PLAIN);
-		e->state = STATE_EXITED;
-	} else if (how != CAPTURE_DEFERRED) {
-		take_user_now(e, task, how == CAPTURE_PLAIN);
-	} else if (!defer_user(cpu, e, bpf_get_current_task_btf())) {
-		take_user_now(e, task, false);
-		e->state = STATE_SCHEDULE_FAILED;
+		if (exiting)
+			e->state = STATE_EXITED;
+		else if (how == CAPTURE_DEFERRED)
+			e->state = STATE_SCHEDULE_FAILED;
 	}
 	if (e->state == STATE_COMPLETE && e->flags & TICK_KERNEL_CUT)
 		e->state = STATE_TRUNCATED;
@@ -439,6 +437,22 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 }
 
 /*
+ * The first level that is free, or LEVELS. An interrupt between this and the taking gives its level back before it
+ * returns. Not static: the verifier then takes the result for any number, and what follows once, not once a level.
+ */
+__noinline int free_level(void)
+{
+	struct cpu_state *cpu = this_cpu_state();
+	__u32 level;
+
+	for (level = 0; cpu && level < LEVELS; level++) {
+		if (!cpu->busy[level])
+			return level;
+	}
+	return LEVELS;
+}
+
+/*
  * Reserve an ID for the current task's stack; 0 when the program is nested too deep (counted). `how` is a constant: it
  * decides from which kernel on the program loads.
  */
@@ -446,7 +460,7 @@ static __always_inline __u64 capture_reserve(void *ctx, const struct capture_req
 					     const enum capture_how how)
 {
 	struct cpu_state *cpu;
-	__u32 level = 0;
+	__u32 level;
 	__u64 id = 0;
 
 	/* Programs of perf events and tracepoints cannot be preempted; those of uprobes can. */
@@ -455,11 +469,7 @@ static __always_inline __u64 capture_reserve(void *ctx, const struct capture_req
 	cpu = this_cpu_state();
 	if (!cpu)
 		goto out;
-	/* An interrupt between test and set gives the level back before it returns. */
-	for (level = 0; level < LEVELS; level++) {
-		if (!cpu->busy[level])
-			break;
-	}
+	level = free_level();
 	if (level < LEVELS) {
 		cpu->busy[level] = 1;
 		id = reserve_at(ctx, cpu, level, request, how);
