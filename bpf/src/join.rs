@@ -1,7 +1,9 @@
 //! Brings samples and their user halves together. Generic in what waits and in what it waits for.
 
-use std::collections::HashMap;
-use std::mem;
+use std::iter::Chain;
+use std::{mem, option, vec};
+
+use hashbrown::HashMap;
 
 /// Threads whose last outcome is kept at least, for samples that come behind it.
 const RECENT: usize = 32 << 10;
@@ -21,7 +23,44 @@ pub struct Join<T, O> {
 #[derive(Debug)]
 struct Waiting<T> {
     tid: u32,
-    items: Vec<T>,
+    items: Items<T>,
+}
+
+/// What waited for one owner, in the order in which it came. Mostly it is one: that needs no memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Items<T> {
+    first: Option<T>,
+    more: Vec<T>,
+}
+
+impl<T> Items<T> {
+    fn none() -> Self {
+        Self {
+            first: None,
+            more: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, item: T) {
+        match &self.first {
+            None => self.first = Some(item),
+            Some(_) => self.more.push(item),
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(&self.more)
+    }
+}
+
+impl<T> IntoIterator for Items<T> {
+    type Item = T;
+    type IntoIter = Chain<option::IntoIter<T>, vec::IntoIter<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
 }
 
 impl<T, O> Default for Join<T, O> {
@@ -49,7 +88,7 @@ impl<T, O: Clone> Join<T, O> {
             .entry(owner)
             .or_insert_with(|| Waiting {
                 tid,
-                items: Vec::new(),
+                items: Items::none(),
             })
             .items
             .push(item);
@@ -57,7 +96,7 @@ impl<T, O: Clone> Join<T, O> {
     }
 
     /// The user half of `owner` came: what waited for it, in the order in which it came.
-    pub fn complete(&mut self, owner: u64, tid: u32, outcome: O) -> Vec<T> {
+    pub fn complete(&mut self, owner: u64, tid: u32, outcome: O) -> Items<T> {
         if self.recent.len() >= RECENT {
             self.older = mem::take(&mut self.recent);
         }
@@ -66,11 +105,9 @@ impl<T, O: Clone> Join<T, O> {
     }
 
     /// The user half of `owner` will never come: what waited for it.
-    pub fn give_up(&mut self, owner: u64) -> Vec<T> {
-        self.waiting
-            .remove(&owner)
-            .map(|waiting| waiting.items)
-            .unwrap_or_default()
+    pub fn give_up(&mut self, owner: u64) -> Items<T> {
+        let waiting = self.waiting.remove(&owner);
+        waiting.map_or_else(Items::none, |waiting| waiting.items)
     }
 
     /// Owners that are waited for, with their threads, in no order.
@@ -80,11 +117,13 @@ impl<T, O: Clone> Join<T, O> {
             .map(|(&owner, waiting)| (owner, waiting.tid))
     }
 
-    /// Put other items in the place of those that wait for each owner.
-    pub fn replace_items(&mut self, mut replace: impl FnMut(&mut Vec<T>)) {
-        self.waiting
-            .values_mut()
-            .for_each(|waiting| replace(&mut waiting.items));
+    /// Put one item in the place of those that wait for each owner.
+    pub fn replace_items(&mut self, mut join: impl FnMut(&Items<T>) -> T) {
+        for waiting in self.waiting.values_mut() {
+            let joined = join(&waiting.items);
+            waiting.items = Items::none();
+            waiting.items.push(joined);
+        }
     }
 
     /// Change or forget the outcomes kept for samples that come behind them.
@@ -105,7 +144,7 @@ mod tests {
         assert_eq!(join.wait(7, 1, "a"), None);
         assert_eq!(join.wait(7, 1, "b"), None);
         assert_eq!(join.wait(8, 2, "c"), None);
-        assert_eq!(join.complete(7, 1, "stack"), ["a", "b"]);
+        assert!(join.complete(7, 1, "stack").into_iter().eq(["a", "b"]));
         assert_eq!(join.owners().collect::<Vec<_>>(), [(8, 2)]);
     }
 

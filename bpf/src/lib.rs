@@ -17,7 +17,7 @@ mod table;
 
 pub use error::{Error, Result};
 pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
-pub use join::Join;
+pub use join::{Items, Join};
 pub use kernel::can_defer;
 pub use perf_event::{online_cpus, parse_cpu_list};
 pub use programs::{Config, Mode, Programs, Room};

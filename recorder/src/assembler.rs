@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use rawstack_bpf::{Join, Loss, LossReason, Tick, UserHalf};
+use rawstack_bpf::{Items, Join, Loss, LossReason, Tick, UserHalf};
 use rawstack_format::Counters;
 use rawstack_format::id::{StackId, StackIndex};
 use rawstack_format::record::{Batch, Completion, Drop, DropReason, EPOCH_CHUNKS, Sample, State};
@@ -62,6 +62,12 @@ impl Totals {
         if let Some(count) = self.states.get_mut(state as usize) {
             *count += ids;
         }
+    }
+
+    /// Losses for one reason.
+    pub(crate) fn lost_for(&self, reason: DropReason) -> u64 {
+        let of_reason = self.drops.iter().filter(|drop| drop.reason == reason);
+        of_reason.map(|drop| drop.count).sum()
     }
 
     fn count_drop(&mut self, drop: &Drop) {
@@ -236,7 +242,7 @@ impl Assembler {
         self.epoch.batch().drops.push(drop);
     }
 
-    fn settle_all(&mut self, owner: u64, items: Vec<Item>, outcome: &Outcome) {
+    fn settle_all(&mut self, owner: u64, items: Items<Item>, outcome: &Outcome) {
         let has_written = items
             .iter()
             .any(|item| matches!(item, Item::Written { .. }));
@@ -291,19 +297,17 @@ impl Assembler {
         let samples = mem::take(&mut self.epoch.batch().samples);
         self.join.replace_items(|items| {
             let (mut rows, mut cut) = (0, 0);
-            for item in items.drain(..) {
-                let (more, more_cut) = match item {
-                    Item::Row(row) => (
-                        1,
-                        samples
-                            .get(row)
-                            .map_or(0, |sample| u64::from(sample.kernel_cut)),
-                    ),
+            for item in items.iter() {
+                let (more, more_cut) = match *item {
+                    Item::Row(row) => {
+                        let sample = samples.get(row);
+                        (1, sample.map_or(0, |sample| u64::from(sample.kernel_cut)))
+                    }
                     Item::Written { rows, cut } => (rows, cut),
                 };
                 (rows, cut) = (rows + more, cut + more_cut);
             }
-            items.push(Item::Written { rows, cut });
+            Item::Written { rows, cut }
         });
         self.epoch.batch().samples = samples;
         for batch in self.epoch.cut() {

@@ -1,9 +1,9 @@
 //! One epoch's rows: what the archive needs to know of a stack is put into the batch when it is first used.
 
-use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::rc::Rc;
 
+use hashbrown::{HashMap, HashSet};
 use rawstack_bpf::Addresses;
 use rawstack_format::id::{Addr, FileOffset, FrameIndex, ModuleIndex, StackIndex};
 use rawstack_format::record::{

@@ -1,12 +1,12 @@
 //! Modules: what mapped code came from, each read once.
 
-use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use hashbrown::HashMap;
 use rawstack_format::id::BuildId;
 use rawstack_format::record::{Module, ModuleKind};
 

@@ -1,9 +1,10 @@
 //! Processes, their threads and their executable mappings, each as it was at any time that can still be asked for.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
+use hashbrown::HashMap;
 use rawstack_bpf::{Change, NewMapping, SideBandEvent};
 use rawstack_format::id::BuildId;
 
@@ -185,6 +186,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    fn forget(&mut self, before_ns: u64) {
+        let is_past = |program: &Program| program.since_ns < before_ns;
+        let present = self.programs.iter().rposition(is_past).unwrap_or(0);
+        self.programs.drain(..present);
+        self.programs
+            .iter_mut()
+            .for_each(|program| program.forget(before_ns));
+    }
+
     /// The program that ran at `time_ns`.
     pub(crate) fn program(&self, time_ns: u64) -> Option<&Program> {
         self.programs
@@ -219,6 +229,8 @@ pub(crate) struct Processes {
     threads: HashMap<u32, Thread>,
     /// Ended processes and threads in the order of their ends.
     ended: VecDeque<(u64, u32)>,
+    /// Processes with a past to forget, in the order of time.
+    changed: VecDeque<(u64, u32)>,
     programs: u32,
     sampled: (u64, u64),
 }
@@ -258,6 +270,7 @@ impl Processes {
             .get_mut(&new.pid)
             .and_then(|process| process.programs.last_mut());
         if let Some(program) = program {
+            self.changed.push_back((time_ns, new.pid));
             program.map(Mapping::from_side_band(new, time_ns), time_ns);
         }
     }
@@ -270,6 +283,7 @@ impl Processes {
             };
             let process = self.processes.entry(pid).or_default();
             process.programs.push(program);
+            self.changed.push_back((time_ns, pid));
         }
         if let Some(process) = self.processes.get_mut(&pid)
             && pid == tid
@@ -337,6 +351,7 @@ impl Processes {
             ..Process::default()
         };
         self.processes.insert(pid, child);
+        self.changed.push_back((time_ns, pid));
     }
 
     fn exit(&mut self, pid: u32, tid: u32, time_ns: u64) {
@@ -472,17 +487,15 @@ impl Processes {
                 self.processes.remove(&tid);
             }
         }
-        for process in self.processes.values_mut() {
-            let present = process
-                .programs
-                .iter()
-                .rposition(|program| program.since_ns < before)
-                .unwrap_or(0);
-            process.programs.drain(..present);
-            process
-                .programs
-                .iter_mut()
-                .for_each(|program| program.forget(before));
+        while let Some(&(_, pid)) = self
+            .changed
+            .front()
+            .filter(|(changed, _)| *changed < before)
+        {
+            self.changed.pop_front();
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.forget(before);
+            }
         }
     }
 }

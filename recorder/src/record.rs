@@ -354,18 +354,31 @@ impl Session<'_> {
             self.assembler.add_loss(loss);
         }
         let owed: Vec<_> = self.assembler.owed().collect();
+        let mut lost = 0;
         for (owner, tid) in owed {
-            // What the kernel has sent and nobody has seen was lost on the way: that was counted there.
-            let is_owed = self
-                .stream
-                .debt(tid)
-                .is_some_and(|debt| debt.owner == owner && !debt.done);
+            // What the kernel has sent and nobody has seen was lost on the way.
+            let debt = self.stream.debt(tid);
+            let is_owed = debt.is_some_and(|debt| debt.owner == owner && !debt.done);
             let state = if is_owed {
                 State::Pending
             } else {
                 State::Dropped
             };
             self.assembler.give_up(owner, state, monotonic_ns());
+            lost += u64::from(!is_owed);
+        }
+        // The kernel counts a loss where it sees one. Whatever else is missing is told here, not passed over.
+        let told = self.assembler.totals().lost_for(DropReason::UserHalf);
+        if lost > told {
+            let (reason, cpu, now) = (DropReason::UserHalf, u32::MAX, monotonic_ns());
+            let count = lost - told;
+            self.assembler.add_drop(Drop {
+                reason,
+                cpu,
+                count,
+                from_ns: now,
+                to_ns: now,
+            });
         }
         Ok(())
     }

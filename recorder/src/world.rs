@@ -1,10 +1,10 @@
 //! All that addresses are told apart by: processes with their mappings, modules, the kernel.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 
 use blazesym::normalize::{Normalizer, UserMeta};
+use hashbrown::HashMap;
 use rawstack_format::id::{Addr, FileOffset};
 use rawstack_format::record::{FrameKind, ModuleKind, Segment};
 
