@@ -32,13 +32,13 @@ bench: ## measure Rawstack and its peers side by side, into target/bench
 
 install: build ## into $(DESTDIR)$(PREFIX), default /usr/local
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/rawstack'
-	install -m 755 '$(TARGET_DIR)/release/rawstack' '$(TARGET_DIR)/release/rawstack-record' '$(DESTDIR)$(PREFIX)/bin'
+	install -s -m 755 '$(TARGET_DIR)/release/rawstack' '$(TARGET_DIR)/release/rawstack-record' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE '$(DESTDIR)$(PREFIX)/share/doc/rawstack'
 
 fmt: ## format the Rust and the C sources
 	@scripts/setup build check
 	cargo fmt --all
-	git ls-files '*.c' '*.h' | xargs -r clang-format -i
+	git ls-files '*.c' '*.h' '*.cpp' ':!tests/fixtures' | xargs -r clang-format -i
 
 clean: ## remove what was built
 	cargo clean

@@ -9,20 +9,43 @@ pub type Result<T> = result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The kernel is older than the oldest that will do.
+    #[error("failed to load the BPF programs: kernel {0} is too old; 5.8 or newer is needed")]
+    TooOld(String),
     /// The kernel has no type information of its own.
     #[error(
         "failed to read /sys/kernel/btf/vmlinux: {0}; the kernel must be built with CONFIG_DEBUG_INFO_BTF=y, so that \
          the programs can find its structures"
     )]
     NoBtf(#[source] io::Error),
+    /// The kernel's type information is none.
+    #[error(
+        "failed to read /sys/kernel/btf/vmlinux: {0}; a kernel whose type information is whole is needed"
+    )]
+    UnreadableBtf(#[source] libbpf_rs::Error),
     /// A BPF program or map was refused for want of permission.
     #[error(
-        "failed to load the BPF programs: {0}; run as root, or with CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN where \
-         kernel.perf_event_paranoid is above 2); lockdown=confidentiality forbids it altogether"
+        "failed to load the BPF programs: {error}; run as root, or with CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN where \
+         kernel.perf_event_paranoid is above 2){limit}"
     )]
-    LoadNotPermitted(#[source] libbpf_rs::Error),
+    LoadNotPermitted {
+        /// What libbpf said.
+        #[source]
+        error: libbpf_rs::Error,
+        /// What an old kernel wants besides, or nothing.
+        limit: &'static str,
+    },
+    /// The kernel lets no BPF program read its memory.
+    #[error(
+        "failed to load the BPF programs: the kernel is locked down and lets none of them read its memory; boot with \
+         lockdown=integrity or without lockdown"
+    )]
+    LockedDown,
     /// A BPF program was refused.
-    #[error("failed to load the BPF programs: {error}{verdict}; kernel 5.8 or newer is needed")]
+    #[error(
+        "failed to load the BPF programs: {error}{verdict}; try another kernel, and report it with the version of this \
+         one"
+    )]
     Load {
         /// What libbpf said.
         #[source]

@@ -7,6 +7,7 @@
 mod error;
 mod event;
 mod join;
+mod kernel;
 mod perf_event;
 mod programs;
 mod side_band;
@@ -17,8 +18,9 @@ mod table;
 pub use error::{Error, Result};
 pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
 pub use join::Join;
+pub use kernel::can_defer;
 pub use perf_event::{online_cpus, parse_cpu_list};
-pub use programs::{Config, Mode, Programs, Room, can_defer};
+pub use programs::{Config, Mode, Programs, Room};
 pub use side_band::{Change, NewMapping, SideBand, SideBandEvent};
 pub use stream::{Counts, Debt, Stream};
 pub use table::{Lookup, LostReason, Stack, StackTable};

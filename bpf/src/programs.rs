@@ -3,20 +3,15 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
-use std::result;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
-use std::{fs, io};
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramType, set_print,
-};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, set_print};
 
 use crate::error::{Error, Result};
+use crate::kernel;
 use crate::perf_event::CpuClock;
 use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
 use crate::stream::Stream;
@@ -51,22 +46,6 @@ pub struct Config {
     pub wakeup_bytes: u64,
     /// Threads that can owe a user half at once; what is beyond is taken at the tick.
     pub max_threads: u32,
-}
-
-/// Whether this kernel can defer, as its type information says; `Err` with the reason if not.
-pub fn can_defer() -> Result<result::Result<(), &'static str>> {
-    let btf = Btf::from_path("/sys/kernel/btf/vmlinux")
-        .map_err(|error| Error::NoBtf(io::Error::other(error.to_string())))?;
-    let has = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
-    let names = [
-        "bpf_task_work_schedule_resume",
-        "bpf_task_work_schedule_resume_impl",
-    ];
-    Ok(if names.into_iter().any(has) {
-        Ok(())
-    } else {
-        Err("the kernel has no bpf_task_work (6.18 and newer)")
-    })
 }
 
 /// Memory for the programs' object; lend it to [`Programs::load`].
@@ -177,7 +156,7 @@ impl<'a> Programs<'a> {
     pub fn start(&mut self, cpus: &[u32], period: u64) -> Result<()> {
         let (tick, program) = match self.mode {
             Mode::Deferred => (&self.skel.progs.tick_deferred, "tick_deferred"),
-            Mode::Immediate | Mode::Off if has_loops() => {
+            Mode::Immediate | Mode::Off if kernel::has_loops() => {
                 (&self.skel.progs.tick_immediate, "tick_immediate")
             }
             Mode::Immediate | Mode::Off => (&self.skel.progs.tick_plain, "tick_plain"),
@@ -214,18 +193,9 @@ fn random_phases(cpus: usize, period: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Whether programs may loop with `bpf_loop` (5.17 and newer).
-fn has_loops() -> bool {
-    /// `BPF_FUNC_loop` of `include/uapi/linux/bpf.h`.
-    const LOOP: u32 = 181;
-    ProgramType::PerfEvent
-        .is_helper_supported(LOOP)
-        .unwrap_or(false)
-}
-
 fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
     let deferred = config.mode == Mode::Deferred;
-    let plain = !deferred && !has_loops();
+    let plain = !deferred && !kernel::has_loops();
     let progs = &mut open.progs;
     progs.tick_deferred.set_autoload(deferred);
     progs.tick_immediate.set_autoload(!deferred && !plain);
@@ -248,17 +218,11 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
         data.capture_cfg.user_stacks = u32::from(config.mode != Mode::Off);
         data.capture_cfg.kernel_stacks = u32::from(config.kernel_stacks);
         data.capture_cfg.max_user_frames = config.max_user_frames;
-        data.capture_cfg.max_kernel_frames = kernel_frame_limit();
+        data.capture_cfg.max_kernel_frames = kernel::frame_limit();
         data.recorder_cfg.period = config.period;
         data.recorder_cfg.filter = u32::from(config.filter);
     }
     Ok(())
-}
-
-/// Frames at which the kernel cuts its own walks (`kernel.perf_event_max_stack`).
-fn kernel_frame_limit() -> u32 {
-    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
-    text.trim().parse().unwrap_or(127).min(128)
 }
 
 /// What libbpf last warned of: the verifier's verdict among it.
@@ -271,24 +235,25 @@ fn keep_words(_level: PrintLevel, text: String) {
 }
 
 fn load_error(error: libbpf_rs::Error) -> Error {
-    if error.kind() == ErrorKind::PermissionDenied && !words_show_verdict() {
-        return Error::LoadNotPermitted(error);
+    let words = WORDS.lock().map(|words| words.clone()).unwrap_or_default();
+    if error.kind() == ErrorKind::PermissionDenied && !words.contains("BEGIN PROG LOAD LOG") {
+        let limit = if kernel::counts_locked_memory() {
+            "; kernels before 5.11 also want the limit of locked memory raised (ulimit -l unlimited)"
+        } else {
+            ""
+        };
+        return Error::LoadNotPermitted { error, limit };
     }
-    Error::Load {
-        verdict: last_verdict(),
-        error,
+    let verdict = last_verdict(&words);
+    // Each kernel from 5.8 on has this helper, but not for programs while it is locked down.
+    if verdict.contains("bpf_probe_read") {
+        return Error::LockedDown;
     }
-}
-
-fn words_show_verdict() -> bool {
-    WORDS
-        .lock()
-        .is_ok_and(|words| words.contains("BEGIN PROG LOAD LOG"))
+    Error::Load { verdict, error }
 }
 
 /// The line in which the kernel says what it disliked.
-fn last_verdict() -> String {
-    let words = WORDS.lock().map(|words| words.clone()).unwrap_or_default();
+fn last_verdict(words: &str) -> String {
     let verdict = words.lines().rfind(|line| {
         !line.is_empty()
             && !line.starts_with("processed ")
@@ -296,4 +261,19 @@ fn last_verdict() -> String {
             && !line.starts_with("libbpf")
     });
     verdict.map(|line| format!(" ({line})")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the kernel's own words are found among libbpf's.
+    #[test]
+    fn verdicts() {
+        let words = "libbpf: prog 'x': BPF program load failed: -EINVAL\n\
+            libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n0: R1=ctx\nunknown func bpf_loop#181\n\
+            processed 9 insns (limit 1000000)\n-- END PROG LOAD LOG --\nlibbpf: failed to load object\n";
+        assert_eq!(last_verdict(words), " (unknown func bpf_loop#181)");
+        assert_eq!(last_verdict(""), "");
+    }
 }

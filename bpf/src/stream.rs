@@ -6,7 +6,7 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::error::{Error, Result};
 use crate::event::{Event, Loss, LossReason};
@@ -63,11 +63,7 @@ impl fmt::Debug for Stream {
 
 impl Stream {
     /// Read from the maps `events`, `slots` and `cpu_states` of a loaded object.
-    pub fn new(
-        events: &dyn MapCore,
-        slots: &dyn MapCore,
-        cpu_states: &dyn MapCore,
-    ) -> Result<Self> {
+    pub fn new(events: &Map<'_>, slots: &Map<'_>, cpu_states: &Map<'_>) -> Result<Self> {
         let batch = Rc::new(RefCell::new(Batch::default()));
         let filled = Rc::clone(&batch);
         let mut builder = RingBufferBuilder::new();
@@ -159,14 +155,9 @@ impl Stream {
     }
 }
 
-fn duplicate(map: &dyn MapCore, name: &'static str) -> Result<MapHandle> {
-    MapHandle::from_map_id(
-        map.info()
-            .map_err(|error| Error::Map { map: name, error })?
-            .info
-            .id,
-    )
-    .map_err(|error| Error::Map { map: name, error })
+/// A descriptor of its own. Not through the map's ID: that takes CAP_SYS_ADMIN.
+fn duplicate(map: &Map<'_>, name: &'static str) -> Result<MapHandle> {
+    MapHandle::try_from(map).map_err(|error| Error::Map { map: name, error })
 }
 
 impl Counts {

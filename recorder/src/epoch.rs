@@ -97,54 +97,67 @@ impl Epoch {
         let (program, version) = world.space(pid, time_ns);
         // A time before the last change of mappings: the version cannot stand for what was mapped then.
         let Some(version) = version else {
-            return StackIndex(self.add_user_stack(world, pid, time_ns, addresses));
+            return StackIndex(self.add_user_stack(world, pid, time_ns, addresses).0);
         };
         let space = Space { program, version };
         let hash = self.tables.hash(space, addresses);
         if let Some(known) = self.tables.find(hash, space, addresses) {
             return StackIndex(known);
         }
-        let leaf = self.add_user_stack(world, pid, time_ns, addresses);
-        self.tables.remember(hash, space, leaf);
+        let (leaf, frames) = self.add_user_stack(world, pid, time_ns, addresses);
+        self.tables.remember(hash, space, leaf, frames);
         StackIndex(leaf)
     }
 
+    /// Put a stack together: its leaf node and the number of its frames.
+    ///
+    /// Code without frame pointers keeps anything in that register, and the walk may have taken what lay there for a
+    /// return address. What is known to be no code ends the stack.
     fn add_user_stack(
         &mut self,
         world: &mut World,
         pid: u32,
         time_ns: u64,
         addresses: &Addresses<'_>,
-    ) -> u32 {
-        let last = addresses.len() - 1;
-        addresses
-            .iter()
-            .rev()
-            .enumerate()
-            .fold(ROOT, |parent, (depth, address)| {
-                let kind = if depth == last {
-                    FrameKind::UserLeaf
-                } else {
-                    FrameKind::UserCaller
-                };
-                let place = world.locate_user(pid, time_ns, address);
-                if let (Some(mapping), Some((module, _))) = (&place.mapping, place.module) {
-                    self.put_mapping(world, pid, time_ns, mapping, module);
-                }
-                let (module, offset) = place.module.unzip();
-                let offset = FileOffset(offset.unwrap_or(0));
-                self.put_node(
-                    world,
-                    parent,
-                    FrameRow {
-                        kind,
-                        address: Addr(address),
-                        module,
-                        offset,
-                    },
-                    address,
-                )
-            })
+    ) -> (u32, usize) {
+        let mut places = Vec::with_capacity(addresses.len());
+        for address in addresses.iter() {
+            let place = world.locate_user(pid, time_ns, address);
+            if place.is_no_code && !places.is_empty() {
+                break;
+            }
+            places.push((address, place));
+        }
+        let frames = places.len();
+        let leaf =
+            places
+                .into_iter()
+                .rev()
+                .enumerate()
+                .fold(ROOT, |parent, (depth, (address, place))| {
+                    let kind = if depth + 1 == frames {
+                        FrameKind::UserLeaf
+                    } else {
+                        FrameKind::UserCaller
+                    };
+                    if let (Some(mapping), Some((module, _))) = (&place.mapping, place.module) {
+                        self.put_mapping(world, pid, time_ns, mapping, module);
+                    }
+                    let (module, offset) = place.module.unzip();
+                    let offset = FileOffset(offset.unwrap_or(0));
+                    self.put_node(
+                        world,
+                        parent,
+                        FrameRow {
+                            kind,
+                            address: Addr(address),
+                            module,
+                            offset,
+                        },
+                        address,
+                    )
+                });
+        (leaf, frames)
     }
 
     /// The kernel half of a stack.
@@ -175,7 +188,7 @@ impl Epoch {
                 let row = world.kernel_row(kind, address);
                 self.put_node(world, parent, row, address)
             });
-        self.tables.remember(hash, space, leaf);
+        self.tables.remember(hash, space, leaf, addresses.len());
         StackIndex(leaf)
     }
 

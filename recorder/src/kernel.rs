@@ -101,9 +101,8 @@ impl KernelMap {
 
     /// Read it.
     pub(crate) fn read() -> Self {
-        let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
         let mut map = Self {
-            build_id: build_id_in_notes(&notes),
+            build_id: build_id(),
             modules: modules(),
             ..Self::default()
         };
@@ -318,6 +317,11 @@ fn module(line: &str) -> Option<(u64, KernelModule)> {
             sections,
         },
     ))
+}
+
+/// The build ID of the kernel.
+pub(crate) fn build_id() -> Option<BuildId> {
+    build_id_in_notes(&fs::read("/sys/kernel/notes").unwrap_or_default())
 }
 
 /// The vDSO that this process, and so every process of its class, has mapped.

@@ -72,6 +72,8 @@ pub(crate) struct Program {
     changed_ns: u64,
     /// Counts changes of mappings.
     version: u32,
+    /// All executable mappings are known: what lies in none of them is no code.
+    is_whole: bool,
 }
 
 impl Program {
@@ -136,6 +138,11 @@ impl Program {
             .find(then)
             .map(|(_, mapping)| mapping)
             .or(now)
+    }
+
+    /// Whether all executable mappings are known: then what lies in none of them is no code.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// A number that stands for what is mapped; `None` at a time before the last change.
@@ -257,7 +264,10 @@ impl Processes {
 
     fn name(&mut self, pid: u32, tid: u32, exec: bool, name: &[u8], time_ns: u64) {
         if exec {
-            let program = self.next_program(time_ns);
+            let program = Program {
+                is_whole: true,
+                ..self.next_program(time_ns)
+            };
             let process = self.processes.entry(pid).or_default();
             process.programs.push(program);
         }
@@ -303,12 +313,13 @@ impl Processes {
             return;
         };
         let (comm, cgroup) = (model.comm.clone(), model.cgroup.clone());
-        let mappings = model
+        let (mappings, is_whole) = model
             .program(time_ns)
-            .map(|program| program.mappings.clone())
+            .map(|program| (program.mappings.clone(), program.is_whole))
             .unwrap_or_default();
         let program = Program {
             mappings,
+            is_whole,
             ..self.next_program(time_ns)
         };
         let old = self.processes.remove(&pid).unwrap_or_default();
@@ -359,7 +370,9 @@ impl Processes {
     fn read(&mut self, pid: u32) -> Process {
         let facts = ProcessFacts::read(pid).unwrap_or_default();
         let mut program = self.next_program(0);
-        for line in proc_fs::maps(pid).unwrap_or_default() {
+        let lines = proc_fs::maps(pid);
+        program.is_whole = lines.is_ok();
+        for line in lines.unwrap_or_default() {
             program.map(Mapping::from_maps(line), 0);
         }
         Process {

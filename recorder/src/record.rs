@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rawstack_bpf::{Change, Mode as Capture};
 use rawstack_bpf::{Config, Event, Programs, Room, SideBand, Stream, can_defer, online_cpus};
+use rawstack_format::Counters;
 use rawstack_format::record::{
     Drop, DropReason, End, Event as EventRow, KernelModules, KernelSymbols, Mode, ModuleKind,
     Record, Recording, State,
@@ -122,19 +123,18 @@ fn run(
         writer: concat!("rawstack-record ", env!("CARGO_PKG_VERSION")).to_owned(),
         events: vec![event_row(options)],
         options: options.given.clone(),
+        host: host::facts(cpus.len(), kernel::build_id().as_ref()),
         labels: options.labels.clone(),
         ..Recording::default()
     };
+    // Ahead of the first sample, and so there whenever a kill may come.
+    output.send(Record::Recording(recording.clone()), Counters::default());
     programs.start(&cpus, options.period)?;
     if let Some(command) = command.as_deref() {
         command.release()?;
     }
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
-    let recording = Recording {
-        host: host::facts(cpus.len(), map.build_id.as_ref()),
-        ..recording
-    };
     let assembler = Assembler::new(World::new(map, page));
     let mut session = Session {
         options,
@@ -198,7 +198,6 @@ fn add_targets(
 impl Session<'_> {
     /// Write what stands at the beginning, and learn what runs already.
     fn begin(&mut self) -> Result<()> {
-        self.send(Record::Recording(self.recording.clone()));
         let modules: Vec<_> = self.assembler.world.kernel.modules().cloned().collect();
         if !modules.is_empty() {
             self.send(Record::KernelModules(KernelModules { modules }));
@@ -311,7 +310,8 @@ impl Session<'_> {
         start: Instant,
         mut command: Option<&mut Command>,
     ) -> Result<()> {
-        let mut written = Instant::now();
+        // The first write is due as early as any other, however long the beginning took.
+        let mut written = start;
         let deadline = self.options.duration.map(|duration| start + duration);
         loop {
             let left = deadline.map_or(WAIT, |deadline| {

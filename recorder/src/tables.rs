@@ -44,6 +44,8 @@ struct Known {
     hash: u64,
     space: Space,
     leaf: u32,
+    /// Frames that it has: the first of its addresses.
+    frames: usize,
 }
 
 /// The tables.
@@ -84,14 +86,15 @@ impl Tables {
     /// The stack with these addresses in this space, if the epoch has it: all of it is compared.
     pub(crate) fn find(&self, hash: u64, space: Space, addresses: &Addresses<'_>) -> Option<u32> {
         let same = |known: &Known| {
-            known.hash == hash && known.space == space && self.is_stack(known.leaf, addresses)
+            known.hash == hash && known.space == space && self.is_stack(known, addresses)
         };
         self.stacks.find(hash, same).map(|known| known.leaf)
     }
 
-    /// Whether the stack that ends at `node` has these addresses, leaf first.
-    fn is_stack(&self, mut node: u32, addresses: &Addresses<'_>) -> bool {
-        for address in addresses.iter() {
+    /// Whether the stack is the one with these addresses, leaf first.
+    fn is_stack(&self, known: &Known, addresses: &Addresses<'_>) -> bool {
+        let mut node = known.leaf;
+        for address in addresses.iter().take(known.frames) {
             let Some(&(parent, frame)) = self.nodes.get(node as usize) else {
                 return false;
             };
@@ -103,10 +106,15 @@ impl Tables {
         node == ROOT
     }
 
-    /// Remember a stack just put together.
-    pub(crate) fn remember(&mut self, hash: u64, space: Space, leaf: u32) {
-        self.stacks
-            .insert_unique(hash, Known { hash, space, leaf }, |known| known.hash);
+    /// Remember a stack just put together of the first `frames` addresses.
+    pub(crate) fn remember(&mut self, hash: u64, space: Space, leaf: u32, frames: usize) {
+        let known = Known {
+            hash,
+            space,
+            leaf,
+            frames,
+        };
+        self.stacks.insert_unique(hash, known, |known| known.hash);
     }
 
     /// The frame's row. `raw` is its address in memory, which tells frames apart but is not part of the row.

@@ -10,7 +10,7 @@ use rawstack_format::record::{FrameKind, ModuleKind, Segment};
 
 use crate::kernel::{KernelMap, Place};
 use crate::module::{ModuleNumber, Modules};
-use crate::process::{Mapping, Processes};
+use crate::process::{Mapping, Processes, Program};
 use crate::tables::{FrameRow, Space};
 
 /// Pages without a mapping that are looked up in one program at most.
@@ -23,6 +23,8 @@ pub(crate) struct UserPlace {
     pub(crate) module: Option<(ModuleNumber, u64)>,
     /// The mapping that says so, unless the process itself had to be asked.
     pub(crate) mapping: Option<Rc<Mapping>>,
+    /// All that the process has mapped as code is known, and this is not in it.
+    pub(crate) is_no_code: bool,
 }
 
 /// Processes, modules and the kernel.
@@ -81,13 +83,15 @@ impl World {
     pub(crate) fn locate_user(&mut self, pid: u32, time_ns: u64, address: u64) -> UserPlace {
         let program = self.processes.process(pid).program(time_ns);
         let number = program.map_or(0, |program| program.number);
-        let Some(mapping) = program
-            .and_then(|program| program.mapping(address, time_ns))
-            .map(Rc::clone)
-        else {
+        let is_whole = program.is_some_and(Program::is_whole);
+        let mapping = program.and_then(|program| program.mapping(address, time_ns));
+        let Some(mapping) = mapping.map(Rc::clone) else {
+            let module = self.locate_stray(pid, number, address);
+            let is_no_code = is_whole && module.is_none();
             return UserPlace {
-                module: self.locate_stray(pid, number, address),
+                module,
                 mapping: None,
+                is_no_code,
             };
         };
         let module = self.modules.of_mapping(pid, &mapping);
@@ -101,6 +105,7 @@ impl World {
         UserPlace {
             module: Some((module, offset)),
             mapping: Some(mapping),
+            is_no_code: false,
         }
     }
 

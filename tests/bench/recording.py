@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import measure
-from measure import Background, median, run, spread
+from measure import Background, Failed, median, run, spread
 from peers import FOLDER, WORKLOADS, Perf, Rawstack, Samply
 from table import Row
 
@@ -19,11 +19,18 @@ def _out(peer_name: str, kind: str = "data") -> Path:
     return OUT / f"{peer_name.replace(' ', '')}.{suffix}"
 
 
-def _record(peer, frequency: int, target: list[str], seconds: float) -> tuple[measure.Usage, Path]:
+def _record(peer, frequency: int, target: list[str], seconds: float) -> tuple[measure.Usage, Path] | None:
+    """One recording. A peer that breaks down is told and left out; we may not."""
     out = _out(peer.name)
     out.unlink(missing_ok=True)
-    with peer.allowed() if isinstance(peer, Samply) else nullcontext():
-        return run(peer.record_command(out, frequency, target, seconds)), out
+    try:
+        with peer.allowed() if isinstance(peer, Samply) else nullcontext():
+            return run(peer.record_command(out, frequency, target, seconds)), out
+    except Failed as failure:
+        if isinstance(peer, Rawstack):
+            raise
+        print(f"{peer.name} failed, once: {str(failure).splitlines()[0]}")
+        return None
 
 
 def _present(peers: list) -> list:
@@ -48,10 +55,13 @@ def size(repeats: int) -> list[Row]:
     for _ in range(repeats):
         for seconds in (short, long):
             for peer in _present([ours, *peers]):
-                _, out = _record(peer, BUSY_HZ, ["--", RECURSE, str(seconds)], seconds)
+                if not (made := _record(peer, BUSY_HZ, ["--", RECURSE, str(seconds)], seconds)):
+                    continue
+                _, out = made
                 pair = (out.stat().st_size, peer.samples(out))
                 figures.setdefault(peer.name, {}).setdefault(seconds, []).append(pair)
 
+    figures = {name: by for name, by in figures.items() if len(by) == 2}
     whole = {name: median([size / count for size, count in by[long]]) for name, by in figures.items()}
     parts = {name: _split(by) for name, by in figures.items()}
     marginal = {name: part[1] for name, part in parts.items()}
@@ -79,9 +89,13 @@ def recorder_cpu(repeats: int) -> list[Row]:
         for _ in range(repeats):
             for seconds in (short, long):
                 for peer in _present([ours, *peers]):
-                    usage, out = _record(peer, BUSY_HZ, ["-p", pid], seconds)
+                    if not (made := _record(peer, BUSY_HZ, ["-p", pid], seconds)):
+                        continue
+                    usage, out = made
                     pair = (usage.cpu, peer.samples(out))
                     figures.setdefault(peer.name, {}).setdefault(seconds, []).append(pair)
+
+    figures = {name: by for name, by in figures.items() if len(by) == 2}
 
     def each(name: str) -> float | None:
         return median([cpu / count * 1e6 for cpu, count in figures[name][long]]) if name in figures else None
@@ -110,7 +124,9 @@ def slow_down(repeats: int) -> list[Row]:
     for _ in range(repeats):
         alone.append(int(run([RECURSE, str(seconds)]).stdout))
         for peer in _present([ours, *peers]):
-            usage, _ = _record(peer, BUSY_HZ, ["--", RECURSE, str(seconds)], seconds)
+            if not (made := _record(peer, BUSY_HZ, ["--", RECURSE, str(seconds)], seconds)):
+                continue
+            usage, _ = made
             done.setdefault(peer.name, []).append(int(usage.stdout.split()[0]))
 
     def percent(name: str) -> float | None:
@@ -132,7 +148,9 @@ def memory(_repeats: int) -> list[Row]:
     details: dict[str, object] = {}
     with Background([str(WORKLOADS / "many_stacks"), "2", "100000"]) as pid:
         for one in _present([ours, peer]):
-            usage, out = _record(one, 10000, ["-p", pid], 7)
+            if not (made := _record(one, 10000, ["-p", pid], 7)):
+                continue
+            usage, out = made
             peaks[one.name] = usage.peak_rss / 2**20
             details[f"{one.name} samples"] = one.samples(out)
     stacks = ours.info(_out("rawstack"))["stacks"]
@@ -151,7 +169,9 @@ def loss(_repeats: int) -> list[Row]:
     lost: dict[str, float] = {}
     details: dict[str, object] = {}
     for one in _present([ours, peer]):
-        _, out = _record(one, frequency, ["--", str(WORKLOADS / "threads"), "2", str(seconds)], seconds)
+        if not (made := _record(one, frequency, ["--", str(WORKLOADS / "threads"), "2", str(seconds)], seconds)):
+            continue
+        _, out = made
         lost[one.name] = one.lost(out)
         details[f"{one.name} samples"] = f"{one.samples(out)} of {2 * seconds * frequency} ticks asked for"
     value = lost["rawstack"]
@@ -168,7 +188,9 @@ def first_sample(repeats: int) -> list[Row]:
     with Background([str(WORKLOADS / "threads"), "2", "100000"]) as pid:
         for _ in range(repeats):
             for one in _present([ours, peer]):
-                usage, out = _record(one, 997, ["-p", pid], 1)
+                if not (made := _record(one, 997, ["-p", pid], 1)):
+                    continue
+                usage, out = made
                 delays.setdefault(one.name, []).append((one.first_time(out) - usage.start) * 1e3)
     value = median(delays["rawstack"])
     return [Row(

@@ -271,15 +271,18 @@ static __always_inline long schedule_return(struct task_struct *task, struct slo
 	return -1;
 }
 
-static __always_inline struct slot *slot_of(struct task_struct *task, __u32 pid, __u32 tid)
+static __always_inline struct slot *slot_of(struct cpu_state *cpu, struct task_struct *task, __u32 pid, __u32 tid)
 {
 	struct slot *slot = bpf_map_lookup_elem(&slots, &tid);
 	struct slot fresh = {};
 
 	if (slot && slot->start_time == task->start_time)
 		return slot;
-	if (slot) /* the end of an earlier thread with this TID was missed */
+	if (slot) { /* the end of an earlier thread with this TID was missed */
+		if (!slot->done)
+			send_state(cpu, slot, tid, STATE_EXITED);
 		bpf_map_delete_elem(&slots, &tid);
+	}
 	fresh.start_time = task->start_time;
 	fresh.pid = pid;
 	fresh.done = 1;
@@ -294,30 +297,34 @@ static __always_inline struct slot *slot_of(struct task_struct *task, __u32 pid,
  */
 static __always_inline bool defer_user(struct cpu_state *cpu, struct tick_event *e, struct task_struct *task)
 {
-	struct slot *slot = slot_of(task, e->pid, e->tid);
-	__u64 exec_id = task->self_exec_id;
+	struct slot *slot = slot_of(cpu, task, e->pid, e->tid);
 	struct walk walk = {};
 	long err;
 
 	if (!slot || !start_walk(&walk, task))
 		return false;
-	if (!slot->done && slot->exec_id != exec_id)
-		send_state(cpu, slot, e->tid, STATE_EXECED);
-	else if (!slot->done)
-		goto share;
-	err = schedule_return(task, slot);
 	/*
-	 * Busy although nothing is owed: the callback is just ending, in this same kernel entry, so that what it took
-	 * is ours too. But not what another program left.
+	 * A tick must not settle what is owed: it may interrupt the very code that does. If the task executes another
+	 * program in this kernel entry, what is shared ends as exec'd away, for each of its ticks.
 	 */
-	if (err == -EBUSY && slot->exec_id == exec_id && slot->owner)
+	if (!slot->done)
 		goto share;
+	if (slot->arming) /* this tick interrupts a tracepoint's program in the lines below */
+		return false;
+	slot->arming = 1;
+	barrier();
+	err = schedule_return(task, slot);
+	if (!err) {
+		slot->owner = e->id;
+		slot->exec_id = task->self_exec_id;
+		slot->sp = walk.sp;
+		slot->done = 0;
+	}
+	barrier();
+	slot->arming = 0;
+	/* Busy although nothing is owed: the callback is just ending, in this same kernel entry. What it took is ours. */
 	if (err && err != -EBUSY)
 		return false;
-	slot->owner = e->id;
-	slot->exec_id = exec_id;
-	slot->sp = walk.sp;
-	slot->done = 0;
 share:
 	e->owner = slot->owner;
 	e->state = STATE_PENDING;
@@ -373,14 +380,12 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 		/* An exiting thread lost its memory already. */
 		if (exiting && capture_cfg.user_stacks && !(BPF_CORE_READ(task, flags) & PF_KTHREAD))
 			e->state = STATE_EXITED;
-	} else if (exiting) {
+	} else if (how != CAPTURE_DEFERRED || exiting || !defer_user(cpu, e, bpf_get_current_task_btf())) {
 		take_user_now(e, task, how == CAPTURE_PLAIN);
-		e->state = STATE_EXITED;
-	} else if (how != CAPTURE_DEFERRED) {
-		take_user_now(e, task, how == CAPTURE_PLAIN);
-	} else if (!defer_user(cpu, e, bpf_get_current_task_btf())) {
-		take_user_now(e, task, false);
-		e->state = STATE_SCHEDULE_FAILED;
+		if (exiting)
+			e->state = STATE_EXITED;
+		else if (how == CAPTURE_DEFERRED)
+			e->state = STATE_SCHEDULE_FAILED;
 	}
 	if (e->state == STATE_COMPLETE && e->flags & TICK_KERNEL_CUT)
 		e->state = STATE_TRUNCATED;
@@ -432,6 +437,22 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 }
 
 /*
+ * The first level that is free, or LEVELS. An interrupt between this and the taking gives its level back before it
+ * returns. Not static: the verifier then takes the result for any number, and what follows once, not once a level.
+ */
+__noinline int free_level(void)
+{
+	struct cpu_state *cpu = this_cpu_state();
+	__u32 level;
+
+	for (level = 0; cpu && level < LEVELS; level++) {
+		if (!cpu->busy[level])
+			return level;
+	}
+	return LEVELS;
+}
+
+/*
  * Reserve an ID for the current task's stack; 0 when the program is nested too deep (counted). `how` is a constant: it
  * decides from which kernel on the program loads.
  */
@@ -439,7 +460,7 @@ static __always_inline __u64 capture_reserve(void *ctx, const struct capture_req
 					     const enum capture_how how)
 {
 	struct cpu_state *cpu;
-	__u32 level = 0;
+	__u32 level;
 	__u64 id = 0;
 
 	/* Programs of perf events and tracepoints cannot be preempted; those of uprobes can. */
@@ -448,11 +469,7 @@ static __always_inline __u64 capture_reserve(void *ctx, const struct capture_req
 	cpu = this_cpu_state();
 	if (!cpu)
 		goto out;
-	/* An interrupt between test and set gives the level back before it returns. */
-	for (level = 0; level < LEVELS; level++) {
-		if (!cpu->busy[level])
-			break;
-	}
+	level = free_level();
 	if (level < LEVELS) {
 		cpu->busy[level] = 1;
 		id = reserve_at(ctx, cpu, level, request, how);
@@ -467,7 +484,10 @@ out:
 	return id;
 }
 
-/* The current thread ends: settle what it owes while its memory is still there (6.16 and newer), and forget it. */
+/*
+ * The current thread ends: settle what it owes while its memory is still there (6.16 and newer), and forget it. It has
+ * PF_EXITING, so no tick owes anything to the slot any more.
+ */
 static __always_inline void capture_exit(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -483,13 +503,16 @@ static __always_inline void capture_exit(void)
 	bpf_map_delete_elem(&slots, &tid);
 }
 
-/* The current thread executed another program; `old_tid` is its TID before, which exec may have changed. */
+/*
+ * The current thread executed another program and got another TID by that (any thread's exec takes over the process's
+ * PID): no tick looks at the old slot any more. Under its own TID it is on_return() that finds another exec ID.
+ */
 static __always_inline void capture_exec(__u32 old_tid)
 {
 	struct slot *slot = bpf_map_lookup_elem(&slots, &old_tid);
 	struct cpu_state *cpu = this_cpu_state();
 
-	if (!slot || !cpu)
+	if (!slot || !cpu || old_tid == (__u32)bpf_get_current_pid_tgid())
 		return;
 	if (!slot->done)
 		send_state(cpu, slot, old_tid, STATE_EXECED);

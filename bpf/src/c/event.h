@@ -103,7 +103,7 @@ struct slot {
 	__u64 exec_id; /* tells another program in the same thread */
 	__u64 sp; /* user stack pointer at the tick: tells replaced registers */
 	__u32 pid;
-	__u32 pad;
+	__u32 arming; /* between test and set: what interrupts there must not do the same */
 };
 
 /* One reason's losses on one CPU. */

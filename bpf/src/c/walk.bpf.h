@@ -23,7 +23,7 @@ struct walk {
 	__u64 high; /* end of the stack's mapping, 0: not asked yet */
 	__u32 room;
 	__u32 depth; /* frames seen */
-	__u32 kept; /* frames stored */
+	__u32 kept; /* frames stored: set at the end */
 	__u16 compat; /* 32-bit code */
 	__u16 end;
 };
@@ -99,15 +99,16 @@ static __always_inline bool on_stack(struct walk *walk, const bool plain)
 	return walk->fp < walk->high;
 }
 
+/*
+ * Its place is its depth, on whatever way the walk came here. A count of its own for what is stored would be another
+ * number on each way, and the verifier of kernels without bpf_loop() would go through all of them, frame by frame.
+ */
 static __always_inline void keep(struct walk *walk, __u64 address)
 {
-	__u32 i = walk->kept;
+	__u32 i = walk->depth++;
 
-	walk->depth++;
-	if (i >= walk->room || i >= MAX_USER_FRAMES)
-		return;
-	walk->frames[i] = address & ADDRESS_MASK;
-	walk->kept = i + 1;
+	if (i < walk->room && i < MAX_USER_FRAMES)
+		walk->frames[i] = address & ADDRESS_MASK;
 }
 
 /* Read the frame record at walk->fp. */
@@ -200,16 +201,14 @@ static __always_inline void walk_user(struct walk *walk, __u64 *frames, __u32 ro
 	walk->frames = frames;
 	walk->room = capture_cfg.max_user_frames < room ? capture_cfg.max_user_frames : room;
 	keep(walk, walk->ip);
-	if (!plausible(walk, walk->sp, plain)) {
+	if (!plausible(walk, walk->sp, plain))
 		walk->end = WALK_DONE;
-		return;
-	}
-	if (!plain) {
+	else if (!plain)
 		bpf_loop(MAX_WALK, walk_step, walk, 0);
-		return;
-	}
-	for (i = 1; i < PLAIN_FRAMES && walk->end == WALK_ON; i++)
-		step(walk, true);
+	else
+		for (i = 1; i < PLAIN_FRAMES && walk->end == WALK_ON; i++)
+			step(walk, true);
+	walk->kept = walk->depth < walk->room ? walk->depth : walk->room;
 }
 
 static __always_inline __u8 walk_state(const struct walk *walk)

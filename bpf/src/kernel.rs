@@ -1,0 +1,87 @@
+//! What the running kernel can. Knows no programs.
+
+use std::fs::{self, File};
+use std::result;
+
+use libbpf_rs::ProgramType;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
+
+use crate::error::{Error, Result};
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+
+/// Whether this kernel can defer, as its type information says; `Err` with the reason if not. Fails where it cannot
+/// record at all.
+pub fn can_defer() -> Result<result::Result<(), &'static str>> {
+    // The ring buffer came with 5.8.
+    if is_before((5, 8)) {
+        return Err(Error::TooOld(release()));
+    }
+    File::open(BTF).map_err(Error::NoBtf)?;
+    let btf = Btf::from_path(BTF).map_err(Error::UnreadableBtf)?;
+    let has = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
+    let names = [
+        "bpf_task_work_schedule_resume",
+        "bpf_task_work_schedule_resume_impl",
+    ];
+    Ok(if names.into_iter().any(has) {
+        Ok(())
+    } else {
+        Err("the kernel has no bpf_task_work (6.18 and newer)")
+    })
+}
+
+/// Whether programs may loop with `bpf_loop` (5.17 and newer).
+pub(crate) fn has_loops() -> bool {
+    /// `BPF_FUNC_loop` of `include/uapi/linux/bpf.h`.
+    const LOOP: u32 = 181;
+    ProgramType::PerfEvent
+        .is_helper_supported(LOOP)
+        .unwrap_or(false)
+}
+
+/// Frames at which the kernel cuts its own walks (`kernel.perf_event_max_stack`).
+pub(crate) fn frame_limit() -> u32 {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    text.trim().parse().unwrap_or(127).min(128)
+}
+
+/// Whether maps and programs count against RLIMIT_MEMLOCK.
+pub(crate) fn counts_locked_memory() -> bool {
+    is_before((5, 11))
+}
+
+fn release() -> String {
+    fs::read_to_string(RELEASE)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// Whether the kernel is older; not where it does not say its version.
+fn is_before(version: (u32, u32)) -> bool {
+    parse_release(&release()).is_some_and(|running| running < version)
+}
+
+/// `5.10.0-46-amd64` as 5 and 10.
+fn parse_release(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that versions compare as numbers, and that what is no version is not taken for an old one.
+    #[test]
+    fn releases() {
+        assert_eq!(parse_release("5.10.0-46-cloud-amd64"), Some((5, 10)));
+        assert_eq!(parse_release("7.3-rc1"), Some((7, 3)));
+        assert!(parse_release("5.10.0") > Some((5, 8)));
+        assert_eq!(parse_release("mine"), None);
+        assert!(!is_before((2, 6)));
+    }
+}
