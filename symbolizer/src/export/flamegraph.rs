@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 use crate::report::NameFilter;
 use crate::symbolized::SymbolizedProfile;
 
+/// Boxes below this share of the total are too narrow to be seen, in percent.
+const LEAST_PERCENT: f64 = 0.01;
+
 /// What the picture shows.
 #[derive(Clone, Debug, Default)]
 pub struct FlamegraphOptions {
@@ -26,7 +29,8 @@ pub fn write(
     options: &FlamegraphOptions,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let folded = fold(profile, names);
+    let least = options.min_percent.max(LEAST_PERCENT);
+    let folded = fold(profile, names, least);
     if folded.values().all(|&weight| weight == 0) {
         return Err(Error::NothingToDraw);
     }
@@ -39,7 +43,7 @@ pub fn write(
     settings.count_name = profile.unit().to_owned();
     settings.deterministic = true;
     settings.colors = Palette::Multi(MultiPalette::Perl);
-    settings.min_width = options.min_percent.max(0.01);
+    settings.min_width = least;
     flamegraph::from_lines(&mut settings, lines.iter().map(String::as_str), out)
         .map_err(Error::Write)
 }

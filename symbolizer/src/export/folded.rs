@@ -2,33 +2,47 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::ThreadId;
+use foldhash::HashMap;
+
+use crate::profile::{Row, ThreadId};
 use crate::report::NameFilter;
 use crate::symbolized::{Stack, SymbolizedProfile};
+use crate::text::{StringId, StringTable};
 
-/// Fold the selected stacks of `profile`; each starts with its process's name.
-pub fn fold(profile: &SymbolizedProfile, names: &NameFilter) -> BTreeMap<String, u64> {
+/// Fold the selected stacks of `profile`; each starts with its thread's name.
+///
+/// A branch below `least_percent` of the total goes into its parent. Threads of one name are folded at a time, so that
+/// memory grows with the stacks of one of them and with what is shown.
+pub fn fold(
+    profile: &SymbolizedProfile,
+    names: &NameFilter,
+    least_percent: f64,
+) -> BTreeMap<String, u64> {
     let unit = profile.unit();
     let selected = names.of(profile);
-    let parts: Vec<String> = profile
-        .frames()
-        .iter()
-        .map(|frame| part(profile.text(frame.name), frame.kernel))
-        .collect();
-    let mut folded = BTreeMap::new();
     let mut stack = Stack::new();
+    let mut by_comm: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    let mut total = 0u64;
     for row in &profile.rows {
-        if !selected.stack(row, &mut stack) {
-            continue;
+        if selected.stack(row, &mut stack) {
+            total = total.saturating_add(profile.weight(row, unit));
+            by_comm
+                .entry(root(profile, row.thread))
+                .or_default()
+                .push(row);
         }
-        let mut line = root(profile, row.thread);
-        for frame in stack.iter().rev() {
-            line.push(';');
-            line.push_str(parts.get(*frame as usize).map_or("[lost]", String::as_str));
+    }
+    let least = total as f64 * least_percent.max(0.0) / 100.0;
+    let parts = Parts::of(profile);
+    let mut folded = BTreeMap::new();
+    for (comm, rows) in by_comm {
+        let mut tree = Tree::default();
+        for row in rows {
+            selected.stack(row, &mut stack);
+            let names = stack.iter().rev().map(|&frame| parts.of_frame(frame));
+            tree.add(names, profile.weight(row, unit));
         }
-        let weight = profile.weight(row, unit);
-        let sum: &mut u64 = folded.entry(line).or_default();
-        *sum = sum.saturating_add(weight);
+        tree.write(&comm, &parts, least, &mut folded);
     }
     folded
 }
@@ -51,4 +65,135 @@ fn part(name: &str, kernel: bool) -> String {
         part.push_str("_[k]");
     }
     part
+}
+
+/// What each frame is called between semicolons.
+struct Parts {
+    texts: StringTable,
+    of_frames: Vec<StringId>,
+}
+
+impl Parts {
+    fn of(profile: &SymbolizedProfile) -> Self {
+        let mut texts = StringTable::default();
+        let frames = profile.frames().iter();
+        let of_frames = frames
+            .map(|frame| texts.intern(&part(profile.text(frame.name), frame.kernel)))
+            .collect();
+        Self { texts, of_frames }
+    }
+
+    fn of_frame(&self, frame: u32) -> StringId {
+        self.of_frames
+            .get(frame as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
+/// Stacks as a tree: each node has its name, its parent and the weight of all stacks through it.
+#[derive(Default)]
+struct Tree {
+    nodes: Vec<(StringId, Option<u32>, u64)>,
+    index: HashMap<(Option<u32>, StringId), u32>,
+    /// Weight of all stacks, and of those without a frame.
+    total: u64,
+}
+
+impl Tree {
+    /// Add a stack, root first.
+    fn add(&mut self, names: impl Iterator<Item = StringId>, weight: u64) {
+        self.total = self.total.saturating_add(weight);
+        let mut parent = None;
+        for name in names {
+            let next = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+            let node = *self.index.entry((parent, name)).or_insert(next);
+            if node == next {
+                self.nodes.push((name, parent, 0));
+            }
+            if let Some((_, _, sum)) = self.nodes.get_mut(node as usize) {
+                *sum = sum.saturating_add(weight);
+            }
+            parent = Some(node);
+        }
+    }
+
+    /// Write a line for each node with weight of its own; one below `least` gives it to its parent.
+    fn write(&self, root: &str, parts: &Parts, least: f64, folded: &mut BTreeMap<String, u64>) {
+        let shown = |weight: u64| weight as f64 >= least && weight > 0;
+        let mut own: Vec<u64> = self.nodes.iter().map(|&(_, _, weight)| weight).collect();
+        let mut own_root = self.total;
+        for &(_, parent, weight) in self.nodes.iter().filter(|node| shown(node.2)) {
+            let holder = match parent {
+                Some(parent) => own.get_mut(parent as usize),
+                None => Some(&mut own_root),
+            };
+            if let Some(holder) = holder {
+                *holder = holder.saturating_sub(weight);
+            }
+        }
+        let mut add = |line: String, weight: u64| {
+            let sum: &mut u64 = folded.entry(line).or_default();
+            *sum = sum.saturating_add(weight);
+        };
+        if own_root > 0 {
+            add(root.to_owned(), own_root);
+        }
+        for (index, &(_, _, weight)) in self.nodes.iter().enumerate() {
+            if let Some(&own) = own.get(index).filter(|&&own| own > 0 && shown(weight)) {
+                add(self.line(root, parts, index), own);
+            }
+        }
+    }
+
+    fn line(&self, root: &str, parts: &Parts, leaf: usize) -> String {
+        let mut names = Vec::new();
+        let mut next = Some(leaf);
+        while let Some(&(name, parent, _)) = next.and_then(|node| self.nodes.get(node)) {
+            names.push(parts.texts.get(name));
+            next = parent.map(|parent| parent as usize);
+        }
+        let mut line = root.to_owned();
+        for name in names.iter().rev() {
+            line.push(';');
+            line.push_str(name);
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a branch below the least weight goes into its parent and that the sum stays.
+    #[test]
+    fn small_branches() {
+        let mut texts = StringTable::default();
+        let [main, big, small] = ["main", "big", "small"].map(|text| texts.intern(text));
+        let parts = Parts {
+            texts,
+            of_frames: Vec::new(),
+        };
+        let mut tree = Tree::default();
+        tree.add([main, big].into_iter(), 90);
+        tree.add([main, small].into_iter(), 4);
+        tree.add([small].into_iter(), 5);
+        tree.add([].into_iter(), 1);
+        let fold = |least| {
+            let mut folded = BTreeMap::new();
+            tree.write("sh", &parts, least, &mut folded);
+            folded.into_iter().collect::<Vec<_>>()
+        };
+        let line = |text: &str, weight| (text.to_owned(), weight);
+        let all = [
+            line("sh", 1),
+            line("sh;main;big", 90),
+            line("sh;main;small", 4),
+            line("sh;small", 5),
+        ];
+        assert_eq!(fold(0.0), all);
+        let large = [line("sh", 6), line("sh;main", 4), line("sh;main;big", 90)];
+        assert_eq!(fold(10.0), large);
+    }
 }
