@@ -55,7 +55,8 @@ pub(crate) struct Tables {
     frames: Vec<FrameRow>,
     /// The addresses themselves, of kernel frames too: only to compare, never written.
     raw: Vec<u64>,
-    nodes: Vec<(u32, u32)>,
+    /// Parent, frame, and the frame's raw address once more: comparing a stack then takes one look at each node.
+    nodes: Vec<(u32, u32, u64)>,
     frame_index: HashTable<u32>,
     node_index: HashTable<u32>,
     stacks: HashTable<Known>,
@@ -95,13 +96,10 @@ impl Tables {
     fn is_stack(&self, known: &Known, addresses: &Addresses<'_>) -> bool {
         let mut node = known.leaf;
         for address in addresses.iter().take(known.frames) {
-            let Some(&(parent, frame)) = self.nodes.get(node as usize) else {
-                return false;
-            };
-            if self.raw.get(frame as usize) != Some(&address) {
-                return false;
+            match self.nodes.get(node as usize) {
+                Some(&(parent, _, raw)) if raw == address => node = parent,
+                _ => return false,
             }
-            node = parent;
         }
         node == ROOT
     }
@@ -149,7 +147,11 @@ impl Tables {
     pub(crate) fn node(&mut self, parent: u32, frame: u32) -> Row {
         let hash = self.hasher.hash_one((parent, frame));
         let (nodes, hasher) = (&self.nodes, &self.hasher);
-        let is_same = |&index: &u32| nodes.get(index as usize) == Some(&(parent, frame));
+        let is_same = |&index: &u32| {
+            nodes
+                .get(index as usize)
+                .is_some_and(|node| (node.0, node.1) == (parent, frame))
+        };
         if let Some(&index) = self.node_index.find(hash, is_same) {
             return Row {
                 index,
@@ -160,10 +162,11 @@ impl Tables {
         let rehash = |&index: &u32| {
             nodes
                 .get(index as usize)
-                .map_or(0, |node| hasher.hash_one(node))
+                .map_or(0, |node| hasher.hash_one((node.0, node.1)))
         };
         self.node_index.insert_unique(hash, index, rehash);
-        self.nodes.push((parent, frame));
+        let raw = self.raw.get(frame as usize).copied().unwrap_or_default();
+        self.nodes.push((parent, frame, raw));
         Row {
             index,
             is_new: true,
@@ -173,10 +176,9 @@ impl Tables {
     /// The rows of a stack, outermost first, with their raw addresses.
     pub(crate) fn rows(&self, mut node: u32) -> Vec<(FrameRow, u64)> {
         let mut rows = Vec::new();
-        while let Some(&(parent, frame)) = self.nodes.get(node as usize) {
-            let index = frame as usize;
-            if let (Some(row), Some(raw)) = (self.frames.get(index), self.raw.get(index)) {
-                rows.push((*row, *raw));
+        while let Some(&(parent, frame, raw)) = self.nodes.get(node as usize) {
+            if let Some(row) = self.frames.get(frame as usize) {
+                rows.push((*row, raw));
             }
             node = parent;
         }
