@@ -244,23 +244,29 @@ fn load_error(error: libbpf_rs::Error) -> Error {
         };
         return Error::LoadNotPermitted { error, limit };
     }
-    let verdict = last_verdict(&words);
-    // Each kernel from 5.8 on has this helper, but not for programs while it is locked down.
-    if verdict.contains("bpf_probe_read") {
+    // libbpf takes this helper where bpf_probe_read_kernel is missing; from 5.8 on only lockdown takes that away.
+    if words.contains("bpf_probe_read#4") {
         return Error::LockedDown;
     }
-    Error::Load { verdict, error }
+    let verdict = verdict(&words).map(|line| format!(" ({line})"));
+    Error::Load {
+        verdict: verdict.unwrap_or_default(),
+        error,
+    }
 }
 
-/// The line in which the kernel says what it disliked.
-fn last_verdict(words: &str) -> String {
-    let verdict = words.lines().rfind(|line| {
+/// The line in which the kernel says what it disliked: the last of its log before the statistics, and before the
+/// explanation with source and suggestion that 7.3 puts behind it.
+fn verdict(words: &str) -> Option<&str> {
+    let log = words
+        .split_once("\nVerification failed:")
+        .map_or(words, |(log, _)| log);
+    log.lines().rfind(|line| {
         !line.is_empty()
             && !line.starts_with("processed ")
             && !line.starts_with("-- END")
             && !line.starts_with("libbpf")
-    });
-    verdict.map(|line| format!(" ({line})")).unwrap_or_default()
+    })
 }
 
 #[cfg(test)]
@@ -270,10 +276,19 @@ mod tests {
     /// Check that the kernel's own words are found among libbpf's.
     #[test]
     fn verdicts() {
-        let words = "libbpf: prog 'x': BPF program load failed: -EINVAL\n\
-            libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n0: R1=ctx\nunknown func bpf_loop#181\n\
-            processed 9 insns (limit 1000000)\n-- END PROG LOAD LOG --\nlibbpf: failed to load object\n";
-        assert_eq!(last_verdict(words), " (unknown func bpf_loop#181)");
-        assert_eq!(last_verdict(""), "");
+        let log = |words: &str| {
+            format!(
+                "libbpf: prog 'x': BPF program load failed: -EINVAL\n\
+                 libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n0: R1=ctx()\n{words}\n\
+                 processed 9 insns (limit 1000000)\n-- END PROG LOAD LOG --\nlibbpf: failed to load object\n"
+            )
+        };
+        let last = "unknown func bpf_loop#181";
+        assert_eq!(verdict(&log(last)), Some(last));
+        let explained = format!(
+            "{last}\n\nVerification failed: Policy: Operation is not allowed\n\nSuggestion:\n  Use another helper.\n"
+        );
+        assert_eq!(verdict(&log(&explained)), Some(last));
+        assert_eq!(verdict(""), None);
     }
 }
