@@ -15,7 +15,7 @@ use rustix::param::page_size;
 use crate::assembler::{Assembler, Cut};
 use crate::command::Command;
 use crate::error::{Error, Result};
-use crate::host::{self, monotonic_ns, wall_ns};
+use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::kernel::{self, KernelMap};
 use crate::options::{Options, Target, UserStacks};
 use crate::output::Output;
@@ -87,26 +87,48 @@ pub fn record(options: &Options) -> Result<Summary> {
         return Err(Error::Exists(options.output.clone()));
     }
     let kernel_reader = thread::spawn(KernelMap::read);
+    let (mode, mode_reason) = choose_mode(options.user_stacks)?;
+    let cpus = online_cpus()?;
+    // Ahead of the command, so that even what runs before it becomes the command is told of.
+    let host = Host {
+        side_band: SideBand::open(&cpus)?,
+        cpus,
+        mode,
+        mode_reason,
+    };
     let mut command = match options.command.as_slice() {
         [] => None,
         words => Some(Command::start_stopped(words)?),
     };
-    let result = run(options, command.as_mut(), kernel_reader);
+    let result = run(options, host, command.as_mut(), kernel_reader);
     if let Some(command) = &mut command {
         command.terminate();
     }
     result
 }
 
+/// What is known of the host before anything is started.
+#[derive(Debug)]
+struct Host {
+    side_band: SideBand,
+    cpus: Vec<u32>,
+    mode: Capture,
+    mode_reason: String,
+}
+
 fn run(
     options: &Options,
+    host: Host,
     mut command: Option<&mut Command>,
     kernel_reader: KernelReader,
 ) -> Result<Summary> {
-    let cpus = online_cpus()?;
-    let (mode, mode_reason) = choose_mode(options.user_stacks)?;
+    let Host {
+        side_band,
+        cpus,
+        mode,
+        mode_reason,
+    } = host;
     let filter = options.target != Target::All;
-    let side_band = SideBand::open(&cpus)?;
     let mut room = Room::default();
     let mut programs = Programs::load(&mut room, &config(options, mode, filter))?;
     add_targets(options, command.as_deref(), &programs)?;
@@ -123,7 +145,7 @@ fn run(
         writer: concat!("rawstack-record ", env!("CARGO_PKG_VERSION")).to_owned(),
         events: vec![event_row(options)],
         options: options.given.clone(),
-        host: host::facts(cpus.len(), kernel::build_id().as_ref()),
+        host: facts(cpus.len(), kernel::build_id().as_ref()),
         labels: options.labels.clone(),
         ..Recording::default()
     };
