@@ -125,11 +125,6 @@ impl Assembler {
         &self.totals
     }
 
-    /// The running totals that go into each chunk's frame.
-    pub(crate) fn counters(&self) -> Counters {
-        self.counters
-    }
-
     /// Time of the last sample, monotonic clock.
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns

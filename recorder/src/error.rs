@@ -1,5 +1,6 @@
 //! What can stop a recording.
 
+use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::{io, result};
 
@@ -14,7 +15,7 @@ pub enum Error {
     #[error(transparent)]
     Bpf(#[from] rawstack_bpf::Error),
     /// The archive.
-    #[error("failed to write archive {path}: {error}")]
+    #[error("failed to write archive {path}: {}; {}", chain(error), cure(error))]
     Archive {
         /// The file.
         path: PathBuf,
@@ -63,4 +64,41 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+}
+
+/// An error with all that caused it, in one line.
+fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// What to do about an archive that cannot be written.
+fn cure(error: &rawstack_format::Error) -> &'static str {
+    if error.is_out_of_space() {
+        "free some space; what is in the archive is whole and can be read"
+    } else {
+        "name another place with -o"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the reason of the system stands in the message, with what to do.
+    #[test]
+    fn reason_and_cure() {
+        let path = PathBuf::from("/nonexistent/x.rawstack");
+        let error = rawstack_format::ArchiveFile::create(&path, false).unwrap_err();
+        let text = Error::Archive { path, error }.to_string();
+        assert!(
+            text.contains("No such file or directory") && text.ends_with("with -o"),
+            "{text}"
+        );
+    }
 }

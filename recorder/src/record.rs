@@ -78,6 +78,8 @@ struct Session<'a> {
     output: Output,
     assembler: Assembler,
     recording: Recording,
+    /// Totals up to what has been handed over.
+    counters: Counters,
     failed: bool,
 }
 
@@ -165,6 +167,7 @@ fn run(
         output,
         assembler,
         recording,
+        counters: Counters::default(),
         failed: false,
     };
     session.begin()?;
@@ -243,7 +246,7 @@ impl Session<'_> {
     }
 
     fn send(&mut self, record: Record) {
-        self.failed |= !self.output.send(record, self.assembler.counters());
+        self.failed |= !self.output.send(record, self.counters);
     }
 
     fn send_cuts(&mut self) {
@@ -268,7 +271,8 @@ impl Session<'_> {
                     }));
                 }
             }
-            self.failed |= !self.output.send(Record::Batch(batch), counters);
+            self.counters = counters;
+            self.send(Record::Batch(batch));
         }
     }
 
