@@ -176,7 +176,7 @@ impl<W> fmt::Debug for Writer<W> {
     }
 }
 
-/// A length that the caller has bounded by [`MAX_STORED_LEN`].
+/// A length that the caller has bounded by [`MAX_STORED_LEN`](crate::MAX_STORED_LEN).
 fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

@@ -61,7 +61,8 @@ struct tick_event {
 	__u16 n_kernel;
 	__u16 n_user;
 	__u32 pad;
-	__u64 frames[MAX_KERNEL_FRAMES + MAX_USER_FRAMES]; /* kernel, then user, leaf first; only the filled part is sent */
+	__u64 frames[MAX_KERNEL_FRAMES +
+		     MAX_USER_FRAMES]; /* kernel, then user, leaf first; only the filled part is sent */
 };
 
 /* The outcome of every sample with this owner. */

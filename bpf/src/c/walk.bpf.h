@@ -75,7 +75,8 @@ static __always_inline bool start_walk(struct walk *walk, struct task_struct *ta
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	else
-		regs = (struct pt_regs *)(BPF_CORE_READ(task, stack) + THREAD_SIZE - bpf_core_type_size(struct pt_regs));
+		regs = (struct pt_regs *)(BPF_CORE_READ(task, stack) + THREAD_SIZE -
+					  bpf_core_type_size(struct pt_regs));
 	return read_registers(walk, regs);
 }
 

@@ -1,7 +1,7 @@
 //! Upper bounds of what rows take in a chunk, so that a writer can close a batch before it is too large.
 //!
 //! A batch takes at most [`BASE`] and the bounds of its rows; it fits a chunk while that sum is at most
-//! [`MAX_RAW_LEN`](crate::MAX_RAW_LEN) and no table has more than [`MAX_ROWS`](crate::MAX_ROWS) rows. Adding the bound
+//! [`MAX_RAW_LEN`] and no table has more than [`MAX_ROWS`] rows. Adding the bound
 //! of each row while rows come in costs an addition a row.
 
 use std::mem;
