@@ -1,5 +1,6 @@
 //! What can stop a recording.
 
+use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::{io, result};
 
@@ -14,7 +15,10 @@ pub enum Error {
     #[error(transparent)]
     Bpf(#[from] rawstack_bpf::Error),
     /// The archive.
-    #[error("failed to write archive {path}: {error}")]
+    #[error(
+        "failed to write archive {path}: {}; make it possible to write there, or name another place with -o",
+        causes(error)
+    )]
     Archive {
         /// The file.
         path: PathBuf,
@@ -63,4 +67,37 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+}
+
+/// An error and its causes, in one line.
+fn causes(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that an archive that cannot be made is told with the system's reason and a cure.
+    #[test]
+    fn archive_with_cause() {
+        let path = PathBuf::from("/proc/x");
+        let source = io::Error::from_raw_os_error(2);
+        let error = rawstack_format::Error::Create {
+            path: path.clone(),
+            source,
+        };
+        let text = Error::Archive { path, error }.to_string();
+        assert!(
+            text.contains("No such file") && text.contains("-o"),
+            "{text}"
+        );
+    }
 }
