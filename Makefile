@@ -5,10 +5,10 @@ DESTDIR ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check bench install fmt clean
+.PHONY: help demo build test test-vm check bench install fmt clean
 
 help: ## say what there is
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 demo: ## record a bundled workload for real, report on it, draw a flame graph into demo/
 	@scripts/setup build workloads
@@ -21,6 +21,10 @@ build: ## rawstack and rawstack-record, optimised, into target/release
 test: ## every test, those that load BPF and record included (asks sudo for them when not root)
 	@scripts/setup build workloads test
 	@scripts/test
+
+test-vm: ## record on other kernels, from 5.10 to the newest, each booted in QEMU (some minutes; no KVM, no root)
+	@scripts/setup build vm
+	@tests/vm/run $(SERIES)
 
 check: ## format, lints, documentation, licences, sizes, and a symbolizer built without clang
 	@scripts/setup build workloads check

@@ -202,11 +202,15 @@ static __always_inline void send_state(struct cpu_state *cpu, struct slot *slot,
 }
 
 /*
- * Take and send the user half that `slot` owes, from what is in memory now. Returns 1 when a page of the stack was
- * missing and `fetch` says that the caller can bring it in. Preemption is off: user_scratch is ours.
+ * Take and send the user half that thread `tid` owes, from what is in memory now. Returns 1 when a page of the stack
+ * was missing and `fetch` says that the caller can bring it in. Preemption is off: user_scratch is ours.
+ *
+ * Not static, so that the verifier goes through it once, and not for each way that leads here: 6.19 and 7.0 lose
+ * themselves in that. For the same reason it takes a TID: a slot's address is more than such a function may be given.
  */
-static __noinline int take_user(struct slot *slot, __u32 tid, bool fetch, bool exiting)
+__noinline int take_user(__u32 tid, bool fetch, bool exiting)
 {
+	struct slot *slot = bpf_map_lookup_elem(&slots, &tid);
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_state *cpu = this_cpu_state();
 	struct user_event *e;
@@ -253,7 +257,7 @@ static int on_return(struct bpf_map *map, void *key, void *value)
 	/* A page brought in may be gone again before it is read: try anew, but not for ever. */
 	for (try = 0; try < 4; try++) {
 		bpf_preempt_disable();
-		missing = take_user(slot, tid, try < 3, false);
+		missing = take_user(tid, try < 3, false);
 		bpf_preempt_enable();
 		if (!missing)
 			break;
@@ -497,7 +501,7 @@ static __always_inline void capture_exit(void)
 		return;
 	if (!slot->done) {
 		bpf_preempt_disable();
-		take_user(slot, tid, false, true);
+		take_user(tid, false, true);
 		bpf_preempt_enable();
 	}
 	bpf_map_delete_elem(&slots, &tid);

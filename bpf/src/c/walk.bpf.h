@@ -101,15 +101,16 @@ static __always_inline bool on_stack(struct walk *walk, const bool plain)
 }
 
 /*
- * Its place is its depth, on whatever way the walk came here. A count of its own for what is stored would be another
- * number on each way, and the verifier of kernels without bpf_loop() would go through all of them, frame by frame.
+ * Store the frame at `place`, which is the number of the round: a count of our own in `walk` would be another number on
+ * each way through, and in each round, and the verifier would go through all of them. Some kernels (6.19, 7.0) then
+ * give up after a million instructions, with bpf_loop() too.
  */
-static __always_inline void keep(struct walk *walk, __u64 address)
+static __always_inline void keep(struct walk *walk, __u64 place, __u64 address)
 {
-	__u32 i = walk->depth++;
-
-	if (i < walk->room && i < MAX_USER_FRAMES)
-		walk->frames[i] = address & ADDRESS_MASK;
+	walk->depth = place + 1;
+	barrier_var(place); /* let it be checked and used in one register: that is the one with bounds */
+	if (place < walk->room && place < MAX_USER_FRAMES)
+		walk->frames[place] = address & ADDRESS_MASK;
 }
 
 /* Read the frame record at walk->fp. */
@@ -144,8 +145,8 @@ static __always_inline void advance(struct walk *walk, const __u64 record[2], co
 		walk->end = WALK_DONE;
 }
 
-/* One frame further, until walk->end says why not. */
-static __always_inline void step(struct walk *walk, const bool plain)
+/* One frame further, to `place`, until walk->end says why not. */
+static __always_inline void step(struct walk *walk, __u64 place, const bool plain)
 {
 	__u64 record[2] = {};
 
@@ -154,7 +155,7 @@ static __always_inline void step(struct walk *walk, const bool plain)
 	} else if (!record[1]) {
 		walk->end = WALK_DONE;
 	} else {
-		keep(walk, record[1]);
+		keep(walk, place, record[1]);
 		advance(walk, record, plain);
 	}
 }
@@ -164,7 +165,7 @@ static long walk_step(__u32 i, void *data)
 {
 	struct walk *walk = data;
 
-	step(walk, false);
+	step(walk, (__u64)i + 1, false);
 	return walk->end != WALK_ON;
 }
 
@@ -197,18 +198,18 @@ static __always_inline void fetch_stack(void)
 /* Store the frames from the instruction itself outwards; stops at the configured number, but counts on. */
 static __always_inline void walk_user(struct walk *walk, __u64 *frames, __u32 room, const bool plain)
 {
-	int i;
+	__u32 i;
 
 	walk->frames = frames;
 	walk->room = capture_cfg.max_user_frames < room ? capture_cfg.max_user_frames : room;
-	keep(walk, walk->ip);
+	keep(walk, 0, walk->ip);
 	if (!plausible(walk, walk->sp, plain))
 		walk->end = WALK_DONE;
 	else if (!plain)
 		bpf_loop(MAX_WALK, walk_step, walk, 0);
 	else
 		for (i = 1; i < PLAIN_FRAMES && walk->end == WALK_ON; i++)
-			step(walk, true);
+			step(walk, i, true);
 	walk->kept = walk->depth < walk->room ? walk->depth : walk->room;
 }
 

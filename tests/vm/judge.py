@@ -1,0 +1,120 @@
+"""What a machine must have shown: archives that name the workload's functions, and refusals with cause and cure."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels import Kernel
+from machine import Outcome
+
+# The share of the samples that must hold each function of the workload which is always on its stack.
+SHARE = 0.95
+ALWAYS = ("main", "outermost", "middle")
+FEWEST_SAMPLES = 300
+
+# Words that the one line of a refusal must hold.
+REFUSALS = {
+    "no-permission": ["Permission denied", "run as root", "CAP_PERFMON"],
+    "no-bpf-capability": ["not permitted", "run as root", "CAP_BPF"],
+    "paranoid": ["Permission denied", "CAP_SYS_ADMIN", "perf_event_paranoid"],
+    "no-btf": ["/sys/kernel/btf/vmlinux", "No such file", "CONFIG_DEBUG_INFO_BTF"],
+    "too-old": ["5.4.0-1-amd64 is too old", "5.8 or newer"],
+    "unwritable": ["/proc/refused.rawstack", "No such file", "-o"],
+    "lockdown": ["locked down", "lockdown=integrity"],
+}
+
+
+@dataclass
+class Rawstack:
+    """The resolving program, with what is known of the workload on this side."""
+
+    program: Path
+    symbols: Path
+
+    def __call__(self, *words: object) -> str:
+        run = subprocess.run([self.program, *words], text=True, capture_output=True)
+        if run.returncode:
+            raise AssertionError(f"rawstack {words[0]}: exit code {run.returncode}: {run.stderr or run.stdout}".strip())
+        return run.stdout
+
+
+def can_defer(kernel: Kernel) -> bool:
+    return kernel.series >= (6, 18)
+
+
+def check(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)
+
+
+def recording(outcome: Outcome, name: str, mode: str, folder: Path, rawstack: Rawstack) -> tuple[Path, dict]:
+    """Check that a recording is whole and adds up; its file and what `info` says."""
+    said = outcome.said.get(name)
+    check(said is not None, f"{name}: never ran")
+    check(said.code == 0, f"{name}: exit code {said.code}: {' / '.join(said.lines)}")
+    check(name in outcome.archives, f"{name}: no archive came out")
+    path = folder / f"{outcome.release}-{name}.rawstack"
+    path.write_bytes(outcome.archives[name])
+    rawstack("verify", path)
+    info = json.loads(rawstack("info", "--json", path))
+    ids = info["ids"]
+    check(info["host"]["kernel_release"] == outcome.release, f"{name}: of kernel {info['host']['kernel_release']}")
+    check(info["mode"] == mode, f"{name}: mode {info['mode']} ({info['mode_reason']}), not {mode}")
+    check(sum(ids["states"].values()) == ids["reserved"] > 0, f"{name}: {ids['reserved']} reserved, but {ids['states']}")
+    return path, info
+
+
+def share_known(path: Path, rawstack: Rawstack) -> float:
+    """Check that each sample's functions have names, in both halves; the least share of those that always run."""
+    report = json.loads(rawstack("report", "--json", "--symbol-dir", rawstack.symbols, path))
+    totals = {(row["module"], row["name"]): row["total"] for row in report["rows"]}
+    in_kernel = totals.get(("[kernel]", "vfs_read"), 0)
+    reading = totals.get(("/bin/work", "read_zeroes"), 0)
+    check(0 < in_kernel <= reading, f"vfs_read has {in_kernel} of the {reading} ns of read_zeroes, which calls it")
+    share, name = min((totals.get(("/bin/work", name), 0) / report["total"], name) for name in ALWAYS)
+    check(share >= SHARE, f"{name} is in {share:.1%} of the samples, not in {SHARE:.0%}")
+    return share
+
+
+def refusal(outcome: Outcome, name: str, words: list[str]) -> None:
+    said = outcome.said.get(name)
+    check(said is not None, f"{name}: never ran")
+    text = " / ".join(said.lines)
+    check(said.code == 2 and len(said.lines) == 1, f"{name}: exit code {said.code}, {len(said.lines)} lines: {text}")
+    for word in words:
+        check(word in text, f"{name}: no {word!r} in: {text}")
+
+
+def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) -> tuple[str, list[str]]:
+    """A line on what was shown, and what was not as it must be."""
+    failures: list[str] = []
+    facts: list[str] = []
+
+    def attempt(action, *arguments) -> None:
+        try:
+            action(*arguments)
+        except AssertionError as failure:
+            failures.append(str(failure))
+
+    mode = "deferred" if can_defer(kernel) else "immediate"
+
+    def best() -> None:
+        path, info = recording(outcome, "best", mode, folder, rawstack)
+        check(info["samples"] >= FEWEST_SAMPLES, f"best: only {info['samples']} samples")
+        states = ", ".join(f"{count} {state}" for state, count in info["ids"]["states"].items() if count)
+        facts.append(f"{mode:<9} {states}; {share_known(path, rawstack):.1%} known")
+
+    attempt(check, outcome.release == kernel.release, f"kernel {outcome.release or 'none'} came up")
+    attempt(best)
+    attempt(recording, outcome, "immediate", "immediate", folder, rawstack)
+    attempt(recording, outcome, "capabilities", mode, folder, rawstack)
+    refusals = dict(REFUSALS)
+    if not can_defer(kernel):
+        refusals["no-deferral"] = ["--user-stacks", "6.18", "immediate"]
+    if kernel.series < (5, 11):
+        refusals["locked-memory"] = ["not permitted", "ulimit -l"]
+    for name, words in refusals.items():
+        attempt(refusal, outcome, name, words)
+    facts.append(f"{len(refusals)} refusals")
+    return "; ".join(facts), failures
