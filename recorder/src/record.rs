@@ -44,7 +44,8 @@ fn choose_mode(asked: UserStacks) -> Result<(Capture, String)> {
         (UserStacks::Immediate, _) => (Capture::Immediate, "asked for".to_owned()),
         (UserStacks::Deferred | UserStacks::Best, Ok(())) => (
             Capture::Deferred,
-            "taken on return to user space, page faults allowed".to_owned(),
+            "what a tick in user code does not see whole is taken on return, page faults allowed"
+                .to_owned(),
         ),
         (UserStacks::Best, Err(reason)) => (Capture::Immediate, reason.to_owned()),
         (UserStacks::Deferred, Err(reason)) => {

@@ -9,10 +9,10 @@ use std::hash::BuildHasher;
 
 use crate::module::ModuleNumber;
 
-/// Nodes after which an epoch is full: about 16 MiB of tables.
-const MAX_NODES: usize = 512 << 10;
+/// Nodes after which an epoch is full: about 12 MiB of tables.
+const MAX_NODES: usize = 256 << 10;
 /// Frames after which an epoch is full.
-const MAX_FRAMES: usize = 128 << 10;
+const MAX_FRAMES: usize = 64 << 10;
 /// No parent: the outermost frame.
 pub(crate) const ROOT: u32 = u32::MAX;
 

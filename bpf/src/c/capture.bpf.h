@@ -5,7 +5,8 @@
  *	__u64 id = capture_reserve(ctx, &(struct capture_request){ .weight = 1 }, CAPTURE_DEFERRED);
  *
  * gives an ID at once, to log, send or keep. The kernel half is taken here and now. The user half is taken when the
- * task returns to user space, in its own context, where page faults are allowed. Both go to user space through
+ * task returns to user space, in its own context, where page faults are allowed; a tick that interrupts user code takes
+ * it at once where it can see it whole, since that return is what comes next. Both go to user space through
  * `events`; every ID ends in a state of enum stack_state. One ID is pending for a thread at most: whatever reserves
  * in the same kernel entry shares its user half, which cannot have changed.
  *
@@ -299,8 +300,9 @@ static __always_inline struct slot *slot_of(struct cpu_state *cpu, struct task_s
  * Hook the return to user space for e->id, or find the ID that already did. False when neither could be done: then
  * the user half must be taken here and now.
  */
-static __always_inline bool defer_user(struct cpu_state *cpu, struct tick_event *e, struct task_struct *task)
+static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct slot *slot = slot_of(cpu, task, e->pid, e->tid);
 	struct walk walk = {};
 	long err;
@@ -332,6 +334,8 @@ static __always_inline bool defer_user(struct cpu_state *cpu, struct tick_event 
 share:
 	e->owner = slot->owner;
 	e->state = STATE_PENDING;
+	e->n_user = 0;
+	e->user_depth = 0;
 	return true;
 }
 
@@ -375,22 +379,38 @@ static __always_inline bool has_user_half(struct task_struct *task, const enum c
 	return capture_cfg.user_stacks && !(flags & kernel_only) && BPF_CORE_READ(task, mm);
 }
 
+/*
+ * Whether the tick interrupted user code, whose stack a uretprobe has not changed. Then the task is about to return to
+ * user space anyway: what the tick can see whole, it may as well take, and spare the hook on the return.
+ */
+static __always_inline bool in_user_code(struct tick_event *e, struct task_struct *task)
+{
+	return capture_cfg.kernel_stacks && !e->n_kernel && !BPF_CORE_READ(task, utask, return_instances);
+}
+
 static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, const enum capture_how how)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
+	bool at_once = how != CAPTURE_DEFERRED || exiting;
+	bool try_first = !at_once && in_user_code(e, task);
 
 	if (!has_user_half(task, how)) {
 		/* An exiting thread lost its memory already. */
 		if (exiting && capture_cfg.user_stacks && !(BPF_CORE_READ(task, flags) & PF_KTHREAD))
 			e->state = STATE_EXITED;
-	} else if (how != CAPTURE_DEFERRED || exiting || !defer_user(cpu, e, bpf_get_current_task_btf())) {
-		take_user_now(e, task, how == CAPTURE_PLAIN);
-		if (exiting)
-			e->state = STATE_EXITED;
-		else if (how == CAPTURE_DEFERRED)
-			e->state = STATE_SCHEDULE_FAILED;
+		goto out;
 	}
+	if (!at_once && !try_first && defer_user(cpu, e))
+		return;
+	take_user_now(e, task, how == CAPTURE_PLAIN);
+	if (exiting)
+		e->state = STATE_EXITED;
+	else if (try_first && e->state == STATE_FAULTED && defer_user(cpu, e))
+		return;
+	else if (how == CAPTURE_DEFERRED && (!try_first || e->state == STATE_FAULTED))
+		e->state = STATE_SCHEDULE_FAILED;
+out:
 	if (e->state == STATE_COMPLETE && e->flags & TICK_KERNEL_CUT)
 		e->state = STATE_TRUNCATED;
 }
