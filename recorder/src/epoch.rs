@@ -11,7 +11,7 @@ use rawstack_format::record::{
 };
 
 use crate::module::ModuleNumber;
-use crate::process;
+use crate::program;
 use crate::tables::{FrameRow, ROOT, Space, Tables};
 use crate::world::World;
 
@@ -278,7 +278,7 @@ impl Epoch {
         world: &mut World,
         pid: u32,
         time_ns: u64,
-        mapping: &Rc<process::Mapping>,
+        mapping: &Rc<program::Mapping>,
         module: ModuleNumber,
     ) {
         let (program, _) = world.space(pid, time_ns);

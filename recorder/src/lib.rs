@@ -17,6 +17,7 @@ mod options;
 mod output;
 mod proc_fs;
 mod process;
+mod program;
 mod record;
 mod summary;
 mod tables;

@@ -13,7 +13,7 @@ use rawstack_format::record::{Module, ModuleKind};
 use crate::elf::{ElfFacts, content_hash};
 use crate::kernel::KernelMap;
 use crate::proc_fs;
-use crate::process::Mapping;
+use crate::program::Mapping;
 
 /// Number of a module, for the whole recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

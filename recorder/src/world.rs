@@ -10,7 +10,8 @@ use rawstack_format::record::{FrameKind, ModuleKind, Segment};
 
 use crate::kernel::{KernelMap, Place};
 use crate::module::{ModuleNumber, Modules};
-use crate::process::{Mapping, Processes, Program};
+use crate::process::Processes;
+use crate::program::{Mapping, Program};
 use crate::tables::{FrameRow, Space};
 
 /// Pages without a mapping that are looked up in one program at most.

@@ -1,0 +1,159 @@
+//! One program in one process: what it has mapped as code, now and at any time that can still be asked for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
+
+use rawstack_bpf::NewMapping;
+use rawstack_format::id::BuildId;
+
+use crate::proc_fs::MapsLine;
+
+/// An executable mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// Addresses.
+    pub(crate) addresses: Range<u64>,
+    /// File offset of the first address.
+    pub(crate) offset: u64,
+    /// `PROT_*` bits.
+    pub(crate) protection: u32,
+    /// Major and minor device number, inode; all 0 where not known.
+    pub(crate) file: (u32, u32, u64),
+    /// Path as the kernel gives it.
+    pub(crate) path: Rc<[u8]>,
+    /// Build ID, where the side-band told it.
+    pub(crate) build_id: Option<BuildId>,
+    /// When it was made; 0: before the recording.
+    pub(crate) since_ns: u64,
+}
+
+impl Mapping {
+    pub(crate) fn from_side_band(new: NewMapping, time_ns: u64) -> Self {
+        Self {
+            addresses: new.addresses,
+            offset: new.offset,
+            protection: new.protection,
+            file: new.file.unwrap_or_default(),
+            path: Rc::from(new.path),
+            build_id: new.build_id.as_deref().and_then(BuildId::new),
+            since_ns: time_ns,
+        }
+    }
+
+    pub(crate) fn from_maps(line: MapsLine) -> Self {
+        Self {
+            addresses: line.addresses,
+            offset: line.offset,
+            protection: line.protection,
+            file: (line.device.0, line.device.1, line.inode),
+            path: Rc::from(line.path),
+            build_id: None,
+            since_ns: 0,
+        }
+    }
+}
+
+/// One program in one process: a fork and an exec each begin another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    /// Number that no other program of the recording has.
+    pub(crate) number: u32,
+    /// When it began; 0: before the recording.
+    pub(crate) since_ns: u64,
+    /// What is mapped now, by first address.
+    pub(crate) mappings: BTreeMap<u64, Rc<Mapping>>,
+    /// What was, with the time until which.
+    pub(crate) past: VecDeque<(u64, Rc<Mapping>)>,
+    /// Last time a mapping changed.
+    pub(crate) changed_ns: u64,
+    /// Counts changes of mappings.
+    pub(crate) version: u32,
+    /// All executable mappings are known: what lies in none of them is no code.
+    pub(crate) is_whole: bool,
+}
+
+impl Program {
+    pub(crate) fn map(&mut self, mapping: Mapping, time_ns: u64) {
+        let Range { start, end } = mapping.addresses;
+        let before = self
+            .mappings
+            .range(..start)
+            .next_back()
+            .filter(|(_, old)| old.addresses.end > start);
+        let covered: Vec<u64> = before
+            .into_iter()
+            .chain(self.mappings.range(start..end))
+            .map(|(&start, _)| start)
+            .collect();
+        for old in covered {
+            let Some(old) = self.mappings.remove(&old) else {
+                continue;
+            };
+            // What sticks out at either side stays mapped.
+            if old.addresses.start < start {
+                let left = Mapping {
+                    addresses: old.addresses.start..start,
+                    ..(*old).clone()
+                };
+                self.mappings.insert(left.addresses.start, Rc::new(left));
+            }
+            if old.addresses.end > end {
+                let shift = end - old.addresses.start;
+                let offset = old.offset.wrapping_add(shift);
+                let right = Mapping {
+                    addresses: end..old.addresses.end,
+                    offset,
+                    ..(*old).clone()
+                };
+                self.mappings.insert(end, Rc::new(right));
+            }
+            self.past.push_back((time_ns, old));
+        }
+        self.mappings.insert(start, Rc::new(mapping));
+        self.changed_ns = time_ns;
+        self.version += 1;
+    }
+
+    /// The mapping that held `address` at `time_ns`.
+    pub(crate) fn mapping(&self, address: u64, time_ns: u64) -> Option<&Rc<Mapping>> {
+        let holds = |mapping: &&Rc<Mapping>| mapping.addresses.contains(&address);
+        let now = self
+            .mappings
+            .range(..=address)
+            .next_back()
+            .map(|(_, mapping)| mapping)
+            .filter(holds);
+        if time_ns >= self.changed_ns {
+            return now;
+        }
+        let then = |(until, mapping): &&(u64, Rc<Mapping>)| {
+            *until > time_ns && mapping.addresses.contains(&address)
+        };
+        self.past
+            .iter()
+            .find(then)
+            .map(|(_, mapping)| mapping)
+            .or(now)
+    }
+
+    /// Whether all executable mappings are known: then what lies in none of them is no code.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// A number that stands for what is mapped; `None` at a time before the last change.
+    pub(crate) fn version(&self, time_ns: u64) -> Option<u32> {
+        (time_ns >= self.changed_ns).then_some(self.version)
+    }
+
+    pub(crate) fn forget(&mut self, before_ns: u64) {
+        while self
+            .past
+            .front()
+            .is_some_and(|(until, _)| *until < before_ns)
+        {
+            self.past.pop_front();
+        }
+    }
+}
