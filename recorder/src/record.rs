@@ -4,7 +4,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rawstack_bpf::{Change, Mode as Capture};
-use rawstack_bpf::{Config, Event, Programs, Room, SideBand, Stream, can_defer, online_cpus};
+use rawstack_bpf::{
+    Config, Counter, Event, Origin, Programs, Room, SideBand, Source, Stream, can_defer,
+    online_cpus,
+};
 use rawstack_format::Counters;
 use rawstack_format::record::{
     Drop, DropReason, End, Event as EventRow, KernelModules, KernelSymbols, Mode, ModuleKind,
@@ -154,7 +157,7 @@ fn run(
     };
     // Ahead of the first sample, and so there whenever a kill may come.
     output.send(Record::Recording(recording.clone()), Counters::default());
-    programs.start(&cpus, options.period)?;
+    programs.start(&cpus)?;
     if let Some(command) = command.as_deref() {
         command.release()?;
     }
@@ -184,7 +187,10 @@ fn config(options: &Options, mode: Capture, filter: bool) -> Config {
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
-        period: options.period,
+        events: vec![Source {
+            name: "cpu-clock".to_owned(),
+            origin: Origin::Counter(Counter::cpu_clock(options.period)),
+        }],
         filter,
         ring_bytes: RING_BYTES,
         wakeup_bytes: u64::from(RING_BYTES / 8),
