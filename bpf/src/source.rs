@@ -7,11 +7,13 @@ use perf_event_open_sys::bindings;
 /// Events of one recording at most: `MAX_EVENTS` of `src/c/event.h`.
 pub const MAX_EVENTS: usize = 64;
 
-/// An event that makes samples. Its number in the recording is its place in [`Config::events`](crate::Config::events).
+/// What makes the samples of an event, or of a part of it: an event can have several places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// For messages.
     pub name: String,
+    /// Number of the event in the recording.
+    pub number: usize,
     /// What it is to the kernel.
     pub origin: Origin,
 }
@@ -101,6 +103,8 @@ pub struct Probe {
     pub offset: u64,
     /// Each so manieth hit is a sample of that weight.
     pub every: u32,
+    /// A function begins here: the caller is found in the return address alone, there is no frame yet.
+    pub is_entry: bool,
 }
 
 /// Kinds of programs, with numbers and names as in `src/c`.
@@ -147,12 +151,14 @@ impl Source {
     }
 
     /// What its program is told: `COOKIE_*` of `src/c/event.h`.
-    pub(crate) fn cookie(&self, number: usize) -> u64 {
-        let every = match &self.origin {
-            Origin::Counter(_) => 0,
-            Origin::Tracepoint { every, .. } | Origin::RawTracepoint { every, .. } => *every,
-            Origin::Probe(probe) => probe.every,
+    pub(crate) fn cookie(&self) -> u64 {
+        let (every, is_entry) = match &self.origin {
+            Origin::Counter(_) => (0, false),
+            Origin::Tracepoint { every, .. } | Origin::RawTracepoint { every, .. } => {
+                (*every, false)
+            }
+            Origin::Probe(probe) => (probe.every, probe.is_entry),
         };
-        u64::from(every) << 32 | (number as u64 & 0xff)
+        u64::from(every) << 32 | u64::from(is_entry) << 8 | (self.number as u64 & 0xff)
     }
 }
