@@ -103,9 +103,15 @@ pub struct Probe {
     pub offset: u64,
     /// Each so manieth hit is a sample of that weight.
     pub every: u32,
+    /// In user code, not in the kernel's.
+    pub is_in_user: bool,
     /// A function begins here: the caller is found in the return address alone, there is no frame yet.
     pub is_entry: bool,
 }
+
+/// `AT_ENTRY` and `AT_PROBE` of `src/c/event.h`, where a cookie has them.
+const AT_ENTRY: u64 = 1 << 8;
+const AT_PROBE: u64 = 2 << 8;
 
 /// Kinds of programs, with numbers and names as in `src/c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -152,13 +158,15 @@ impl Source {
 
     /// What its program is told: `COOKIE_*` of `src/c/event.h`.
     pub(crate) fn cookie(&self) -> u64 {
-        let (every, is_entry) = match &self.origin {
-            Origin::Counter(_) => (0, false),
-            Origin::Tracepoint { every, .. } | Origin::RawTracepoint { every, .. } => {
-                (*every, false)
+        let (every, bits) = match &self.origin {
+            Origin::Counter(_) => (0, 0),
+            Origin::Tracepoint { every, .. } | Origin::RawTracepoint { every, .. } => (*every, 0),
+            Origin::Probe(probe) => {
+                let bits = [(probe.is_entry, AT_ENTRY), (probe.is_in_user, AT_PROBE)];
+                let set = bits.into_iter().filter(|(is_set, _)| *is_set);
+                (probe.every, set.map(|(_, bit)| bit).sum())
             }
-            Origin::Probe(probe) => (probe.every, probe.is_entry),
         };
-        u64::from(every) << 32 | u64::from(is_entry) << 8 | (self.number as u64 & 0xff)
+        u64::from(every) << 32 | bits | (self.number as u64 & 0xff)
     }
 }

@@ -90,6 +90,7 @@ enum capture_how {
 struct capture_request {
 	__u64 weight;
 	__u32 event;
+	__u32 at; /* AT_* bits */
 };
 
 static __always_inline struct cpu_state *this_cpu_state(void)
@@ -228,11 +229,15 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 	}
 	begin_user(&e->head, slot, tid, STATE_FAULTED);
 	/* Another stack pointer: sigreturn or ptrace put other registers there, the stack of the tick is gone. */
-	if (start_walk(&walk, task) && walk.sp == slot->sp) {
-		walk_user(&walk, e->frames, MAX_USER_FRAMES, false);
+	if (start_walk(&walk, task) && (walk.sp == slot->sp || slot->at & AT_PROBE)) {
+		walk.ip = slot->ip;
+		walk.sp = slot->sp;
+		walk.fp = slot->fp;
+		walk.extra = slot->at & AT_ENTRY;
+		find_uprobes(&walk, task);
+		walk_user(&walk, e->frames, MAX_USER_FRAMES, slot->at & AT_ENTRY, false);
 		if (walk.end == WALK_FAULT && fetch)
 			return 1;
-		repair_uretprobes(task, &walk, e->frames);
 		e->head.state = walk_state(&walk);
 		e->head.user_depth = walk_depth(&walk);
 		e->head.n_user = walk.kept;
@@ -323,7 +328,10 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e)
 	if (!err) {
 		slot->owner = e->id;
 		slot->exec_id = task->self_exec_id;
+		slot->ip = walk.ip;
 		slot->sp = walk.sp;
+		slot->fp = walk.fp;
+		slot->at = e->at;
 		slot->done = 0;
 	}
 	barrier();
@@ -348,7 +356,9 @@ static __always_inline void take_user_now(struct tick_event *e, struct task_stru
 	e->state = STATE_FAULTED;
 	if (first > MAX_KERNEL_FRAMES || !start_walk(&walk, task))
 		return;
-	walk_user(&walk, &e->frames[first], MAX_USER_FRAMES, plain);
+	walk.extra = e->at & AT_ENTRY;
+	find_uprobes(&walk, task);
+	walk_user(&walk, &e->frames[first], MAX_USER_FRAMES, e->at & AT_ENTRY, plain);
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
 	e->user_depth = walk_depth(&walk);
@@ -380,12 +390,12 @@ static __always_inline bool has_user_half(struct task_struct *task, const enum c
 }
 
 /*
- * Whether the tick interrupted user code, whose stack a uretprobe has not changed. Then the task is about to return to
- * user space anyway: what the tick can see whole, it may as well take, and spare the hook on the return.
+ * Whether the tick interrupted user code. Then the task is about to return to user space anyway: what the tick can see
+ * whole, it may as well take, and spare the hook on the return.
  */
-static __always_inline bool in_user_code(struct tick_event *e, struct task_struct *task)
+static __always_inline bool in_user_code(struct tick_event *e)
 {
-	return capture_cfg.kernel_stacks && !e->n_kernel && !BPF_CORE_READ(task, utask, return_instances);
+	return e->at & AT_PROBE || (capture_cfg.kernel_stacks && !e->n_kernel);
 }
 
 static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, const enum capture_how how)
@@ -393,7 +403,7 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
 	bool at_once = how != CAPTURE_DEFERRED || exiting;
-	bool try_first = !at_once && in_user_code(e, task);
+	bool try_first = !at_once && in_user_code(e);
 
 	if (!has_user_half(task, how)) {
 		/* An exiting thread lost its memory already. */
@@ -453,7 +463,7 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	e->user_depth = 0;
 	e->n_kernel = 0;
 	e->n_user = 0;
-	e->pad = 0;
+	e->at = request->at;
 	take_kernel(ctx, e);
 	take_user_half(cpu, e, how);
 	send_tick(cpu, e);

@@ -28,9 +28,13 @@ pub(crate) fn find(path: &Path) -> Option<PathBuf> {
 fn library_dirs(config: &Path) -> Vec<PathBuf> {
     let mut dirs = Vec::new();
     let mut configs = vec![config.to_owned()];
-    let mut read = 0;
-    while let Some(config) = configs.pop().filter(|_| read < MAX_CONFIGS) {
-        read += 1;
+    let mut seen = Vec::new();
+    while let Some(config) = configs.pop().filter(|_| seen.len() < MAX_CONFIGS) {
+        let real = config.canonicalize().unwrap_or_default();
+        if seen.contains(&real) {
+            continue;
+        }
+        seen.push(real);
         let text = fs::read_to_string(&config).unwrap_or_default();
         let lines = text
             .lines()

@@ -135,7 +135,7 @@ impl Every {
 pub(crate) fn rate_text(row: &EventRow) -> String {
     let name = &row.name;
     match (row.frequency, row.period) {
-        (0, 0) => format!("{name} each time"),
+        (0, 0 | 1) => format!("{name} each time"),
         (0, period) if row.unit == "ns" => format!("{name} every {period} ns"),
         (0, period) => format!("{name} one in {period}"),
         (hz, _) => format!("{name} at {hz} Hz"),

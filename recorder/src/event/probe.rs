@@ -87,6 +87,7 @@ impl Search<'_> {
             place: self.c_string(symbol.as_bytes())?,
             offset: *offset,
             every: self.every.0,
+            is_in_user: false,
             is_entry: false,
         };
         Ok(Found {
@@ -150,6 +151,7 @@ impl Search<'_> {
             place: self.c_string(path.as_os_str().as_bytes())?,
             offset,
             every: self.every.0,
+            is_in_user: true,
             is_entry,
         })
     }
