@@ -6,6 +6,7 @@
 
 mod accounting;
 mod command_line;
+mod events;
 mod halves;
 mod killed;
 mod memory;

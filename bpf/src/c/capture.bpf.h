@@ -91,6 +91,7 @@ struct capture_request {
 	__u64 weight;
 	__u32 event;
 	__u32 at; /* AT_* bits */
+	__u32 skip; /* innermost kernel frames to leave out: of the program itself and what calls it */
 };
 
 static __always_inline struct cpu_state *this_cpu_state(void)
@@ -314,6 +315,7 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e)
 
 	if (!slot || !start_walk(&walk, task))
 		return false;
+	find_uprobes(&walk, task); /* now: they put their things in order before the return */
 	/*
 	 * A tick must not settle what is owed: it may interrupt the very code that does. If the task executes another
 	 * program in this kernel entry, what is shared ends as exec'd away, for each of its ticks.
@@ -364,13 +366,13 @@ static __always_inline void take_user_now(struct tick_event *e, struct task_stru
 	e->user_depth = walk_depth(&walk);
 }
 
-static __always_inline void take_kernel(void *ctx, struct tick_event *e)
+static __always_inline void take_kernel(void *ctx, struct tick_event *e, const __u32 skip)
 {
 	long size;
 
 	if (!capture_cfg.kernel_stacks)
 		return;
-	size = bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
+	size = bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), skip);
 	if (size <= 0) /* the tick came in user mode */
 		return;
 	e->n_kernel = size / sizeof(__u64);
@@ -464,7 +466,7 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	e->n_kernel = 0;
 	e->n_user = 0;
 	e->at = request->at;
-	take_kernel(ctx, e);
+	take_kernel(ctx, e, request->skip);
 	take_user_half(cpu, e, how);
 	send_tick(cpu, e);
 	return e->id;
