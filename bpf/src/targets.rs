@@ -142,11 +142,7 @@ impl Programs<'_> {
         self.skel
             .maps
             .target_threads
-            .update(
-                &tid.to_ne_bytes(),
-                &NOW,
-                MapFlags::ANY,
-            )
+            .update(&tid.to_ne_bytes(), &NOW, MapFlags::ANY)
             .map_err(map_error("target_threads"))
     }
 

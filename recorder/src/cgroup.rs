@@ -112,7 +112,11 @@ impl Hierarchies {
         if names.is_empty() {
             return format!("there is no cgroup {shown}: {} has none", there.display());
         }
-        format!("there is no cgroup {shown}: {} has {}", there.display(), names.join(", "))
+        format!(
+            "there is no cgroup {shown}: {} has {}",
+            there.display(),
+            names.join(", ")
+        )
     }
 }
 
@@ -130,7 +134,9 @@ impl Mount {
             "cgroup" => number(options, numbers)?,
             _ => return None,
         };
-        let level = is_initial.then(|| depth(Path::new(root.strip_prefix('/')?))).flatten();
+        let level = is_initial
+            .then(|| depth(Path::new(root.strip_prefix('/')?)))
+            .flatten();
         Some(Self {
             point: point.into(),
             hierarchy,
@@ -258,7 +264,11 @@ mod tests {
     fn no_such_cgroup() {
         let hierarchies = Hierarchies::read().unwrap();
         let say = |path: &str| hierarchies.find(Path::new(path)).unwrap_err().to_string();
-        assert!(say("/etc").contains("/etc is no folder of a cgroup file system"), "{}", say("/etc"));
+        assert!(
+            say("/etc").contains("/etc is no folder of a cgroup file system"),
+            "{}",
+            say("/etc")
+        );
         assert!(say("no-such-cgroup/x").contains("there is no cgroup no-such-cgroup/x"));
     }
 }

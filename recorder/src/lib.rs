@@ -6,6 +6,7 @@
 
 mod args;
 mod assembler;
+mod cgroup;
 mod check;
 mod command;
 mod elf;
@@ -24,6 +25,7 @@ mod record;
 mod session;
 mod summary;
 mod tables;
+mod target;
 mod units;
 mod wake;
 mod world;

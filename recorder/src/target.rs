@@ -29,7 +29,10 @@ impl TargetSet {
     /// Look up what the options name. `online` CPUs are those there are.
     pub(crate) fn find(targets: &Targets, online: &[u32]) -> Result<Self> {
         let since_ns = boot_ns();
-        targets.pids.iter().try_for_each(|&pid| check_process(pid))?;
+        targets
+            .pids
+            .iter()
+            .try_for_each(|&pid| check_process(pid))?;
         targets.tids.iter().try_for_each(|&tid| check_thread(tid))?;
         if let Some(cpus) = &targets.cpus {
             cpus.iter().try_for_each(|&cpu| check_cpu(cpu, online))?;
@@ -83,12 +86,10 @@ fn boot_ns() -> u64 {
 }
 
 /// The process that thread `tid` belongs to.
-fn process_of(tid: u32) -> Option<u32> {
+pub(crate) fn process_of(tid: u32) -> Option<u32> {
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status).into_owned();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Tgid:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
 }
 
@@ -196,11 +197,26 @@ mod tests {
         let say = |targets: Targets| TargetSet::find(&targets, &[0, 1]).unwrap_err().to_string();
         let targets = Targets::default;
         let nobody = 0x7fff_fff0;
-        let text = say(Targets { pids: vec![nobody], ..targets() });
-        assert!(text.contains("--pid: there is no process 2147483632"), "{text}");
-        let text = say(Targets { tids: vec![nobody], ..targets() });
-        assert!(text.contains("--tid: there is no thread 2147483632"), "{text}");
-        let text = say(Targets { cpus: Some(vec![1, 7]), ..targets() });
+        let text = say(Targets {
+            pids: vec![nobody],
+            ..targets()
+        });
+        assert!(
+            text.contains("--pid: there is no process 2147483632"),
+            "{text}"
+        );
+        let text = say(Targets {
+            tids: vec![nobody],
+            ..targets()
+        });
+        assert!(
+            text.contains("--tid: there is no thread 2147483632"),
+            "{text}"
+        );
+        let text = say(Targets {
+            cpus: Some(vec![1, 7]),
+            ..targets()
+        });
         assert!(text.contains("--cpu: CPU 7 is not online"), "{text}");
     }
 
@@ -214,6 +230,9 @@ mod tests {
             check_process(tid).unwrap_err().to_string()
         });
         let text = text.join().unwrap();
-        assert!(text.contains(&format!("is a thread of process {own}")), "{text}");
+        assert!(
+            text.contains(&format!("is a thread of process {own}")),
+            "{text}"
+        );
     }
 }
