@@ -6,6 +6,7 @@
 
 mod args;
 mod assembler;
+mod budget;
 mod check;
 mod command;
 mod elf;
@@ -21,9 +22,11 @@ mod proc_fs;
 mod process;
 mod program;
 mod record;
+mod runs;
 mod session;
 mod summary;
 mod tables;
+mod totals;
 mod units;
 mod wake;
 mod world;
