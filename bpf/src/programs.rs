@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, set_print};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, num_possible_cpus, set_print};
 
 use crate::error::{Error, Result};
 use crate::kernel;
@@ -213,6 +213,11 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
         .slots
         .set_max_entries(if deferred { config.max_threads } else { 1 })
         .map_err(map_error("slots"))?;
+    let cpus = num_possible_cpus().map_err(map_error("cpu_states"))?;
+    open.maps
+        .cpu_states
+        .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
+        .map_err(map_error("cpu_states"))?;
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.capture_cfg.wakeup_bytes = config.wakeup_bytes;
         data.capture_cfg.user_stacks = u32::from(config.mode != Mode::Off);

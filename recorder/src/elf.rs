@@ -19,7 +19,7 @@ const MAX_NOTES: u64 = 1 << 20;
 /// Program headers beyond these are not looked at.
 const MAX_SEGMENTS: usize = 256;
 /// A file that says it has more program headers is not read: it could say four thousand million.
-const MAX_PROGRAM_HEADERS: usize = 4096;
+const MAX_PROGRAM_HEADERS: u32 = 4096;
 
 /// What an archive says of an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,10 +6,12 @@
 
 mod args;
 mod assembler;
+mod check;
 mod command;
 mod elf;
 mod epoch;
 mod error;
+mod event_spec;
 mod helper;
 mod host;
 mod kernel;
@@ -22,15 +24,19 @@ mod proc_fs;
 mod process;
 mod program;
 mod record;
+mod seccomp;
+mod session;
 mod summary;
 mod tables;
+mod units;
 mod wake;
 mod world;
 
 pub use args::Args;
 pub use command::{become_command, exit_code};
 pub use error::{Error, Result};
+pub use event_spec::{EventKind, EventSpec, Place};
 pub use helper::become_helper;
-pub use options::{Options, Target, UserStacks};
+pub use options::{Amount, Growth, Options, Rate, Targets, UserStacks};
 pub use record::record;
 pub use summary::Summary;

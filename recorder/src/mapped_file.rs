@@ -65,10 +65,7 @@ fn is_mapped(file: &File, request: &FileRequest) -> bool {
         return facts.is_some_and(|facts| facts.build_id.is_some_and(|own| own.as_bytes() == id));
     }
     file.metadata().is_ok_and(|meta| {
-        let device = (
-            rustix::fs::major(meta.dev()),
-            rustix::fs::minor(meta.dev()),
-        );
+        let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
         (device.0, device.1, meta.ino()) == request.file
     })
 }

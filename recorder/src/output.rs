@@ -1,6 +1,6 @@
 //! The archive's side: a thread that encodes, writes and syncs, so that a slow disk does not stop the reading.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use rawstack_format::record::Record;
 use rawstack_format::{ArchiveFile, Counters, Writer, WriterOptions};
+use rustix::thread::CapabilitySet;
 
 use crate::error::{Error, Result};
+use crate::privilege;
 
 /// Records that may wait for the disk: a few megabytes.
 const QUEUE: usize = 16;
@@ -91,13 +93,18 @@ impl Output {
         let sink = Sink::create(path, force).map_err(archive_error)?;
         let writer = Writer::new(sink, WriterOptions::default()).map_err(archive_error)?;
         let (queue, records) = sync_channel(QUEUE);
+        let (ready, is_ready) = sync_channel(1);
         let thread = thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || write_all(writer, &records));
-        let thread = thread.map_err(|error| Error::System {
-            action: "start a thread",
-            error,
-        })?;
+            .spawn(move || {
+                // The file is open: from here on no capability is needed. A thread drops its own.
+                _ = ready.send(privilege::keep_only(CapabilitySet::empty()));
+                write_all(writer, &records)
+            });
+        let system_error = |action| move |error| Error::System { action, error };
+        let thread = thread.map_err(system_error("start a thread"))?;
+        let dropped = is_ready.recv().unwrap_or(Err(ErrorKind::BrokenPipe.into()));
+        dropped.map_err(system_error("give up privileges"))?;
         Ok(Self {
             path: path.to_owned(),
             queue,

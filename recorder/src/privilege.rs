@@ -8,10 +8,19 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
+use crate::seccomp;
+
 /// What reading `/proc` and the mapped files of others takes.
 pub(crate) const READING: CapabilitySet = CapabilitySet::SYS_PTRACE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::CHECKPOINT_RESTORE);
+
+/// Give up every capability and all that is not needed to read what is open and to write the archive, for good. Other
+/// threads must have called [`keep_only`] by themselves.
+pub(crate) fn give_up() -> io::Result<()> {
+    keep_only(CapabilitySet::empty())?;
+    seccomp::restrict()
+}
 
 /// What this thread could use now.
 pub(crate) fn held() -> CapabilitySet {

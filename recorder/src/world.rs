@@ -36,7 +36,8 @@ pub(crate) struct World {
     pub(crate) modules: Modules,
     /// The kernel.
     pub(crate) kernel: KernelMap,
-    helper: Rc<Helper>,
+    /// Who reads what belongs to others.
+    pub(crate) helper: Rc<Helper>,
     /// Answers for addresses that no mapping covers, by program and page.
     strays: HashMap<(u32, u64), Option<(ModuleNumber, u64)>>,
 }

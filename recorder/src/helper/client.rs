@@ -1,6 +1,7 @@
 //! The recorder's side: asks one thing at a time, waits at most the deadline, and goes on without an answer.
 
 use std::cell::RefCell;
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,6 +38,27 @@ pub(crate) struct Account {
     pub(crate) crashed: u64,
     /// Why there is no helper any more.
     pub(crate) lost: Option<String>,
+}
+
+impl Display for Account {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.hung, "took too long"),
+            (self.withheld, "not asked since such hung"),
+            (self.crashed, "crashed the reader"),
+        ];
+        let told = counts.iter().filter(|(count, _)| *count > 0);
+        let mut told: Vec<_> = told
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        if !told.is_empty() {
+            told.insert(0, "questions about processes or files".to_owned());
+        }
+        if let Some(reason) = &self.lost {
+            told.push(format!("the helper process is gone: {reason}"));
+        }
+        write!(f, "{}", told.join(", ").replacen("files, ", "files: ", 1))
+    }
 }
 
 /// The helper, from the recorder's side. `default()` is one that answers nothing.

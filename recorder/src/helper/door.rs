@@ -62,8 +62,7 @@ impl Door {
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
-        let mut space =
-            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -91,8 +90,7 @@ impl Door {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let mut bytes = [0; MAX_MESSAGE];
-        let mut space =
-            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = recvmsg(
             &self.0,
@@ -106,7 +104,10 @@ impl Door {
                 descriptors.extend(rights);
             }
         }
-        let Some(message) = bytes.get(..received.bytes).filter(|bytes| !bytes.is_empty()) else {
+        let Some(message) = bytes
+            .get(..received.bytes)
+            .filter(|bytes| !bytes.is_empty())
+        else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         let message = postcard::from_bytes(message).map_err(io::Error::other)?;
@@ -133,10 +134,7 @@ mod tests {
         let (recorder, supervisor) = Door::pair().unwrap();
         let supervisor = Door::new(supervisor);
         recorder.send(&Order::Worker, &[]).unwrap();
-        assert_eq!(
-            supervisor.receive::<Order>(None).unwrap().0,
-            Order::Worker
-        );
+        assert_eq!(supervisor.receive::<Order>(None).unwrap().0, Order::Worker);
         let file = File::open("/proc/self/comm").unwrap();
         supervisor.send(&Reply::Done, &[file.as_fd()]).unwrap();
         let (reply, mut descriptors) = recorder.receive::<Reply>(None).unwrap();

@@ -22,7 +22,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::process;
 
-pub(crate) use client::{Account, Helper};
+pub(crate) use client::Helper;
 pub(crate) use wire::{FileRequest, ProcessAnswer};
 
 /// First argument by which this program knows that it is to supervise.

@@ -219,7 +219,11 @@ mod tests {
         let mut inbox = Inbox::default();
         let mut came = Vec::new();
         for byte in bytes {
-            came.extend(inbox.read::<Request>([byte].as_slice(), MAX_REQUEST).unwrap());
+            came.extend(
+                inbox
+                    .read::<Request>([byte].as_slice(), MAX_REQUEST)
+                    .unwrap(),
+            );
         }
         assert_eq!(came, [(5, request()), (6, Request::Pids)]);
     }
