@@ -107,6 +107,11 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+    /// The cgroups lie too far apart.
+    #[error(
+        "failed to filter by cgroup: the cgroups lie on more than {0} levels of their hierarchies; give fewer of them"
+    )]
+    TooManyLevels(usize),
     /// A file of the kernel's could not be read.
     #[error("failed to read {path}: {error}")]
     Read {

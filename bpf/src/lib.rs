@@ -15,6 +15,7 @@ mod side_band;
 mod skel;
 mod stream;
 mod table;
+mod targets;
 
 pub use error::{Error, Result};
 pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
@@ -25,3 +26,4 @@ pub use programs::{Config, Mode, Programs, Room};
 pub use side_band::{Change, NewMapping, SideBand, SideBandEvent};
 pub use stream::{Counts, Debt, Stream};
 pub use table::{Lookup, LostReason, Stack, StackTable};
+pub use targets::{Cgroup, Targets};

@@ -29,7 +29,9 @@ impl MappedArray {
     pub(crate) fn new(map: &Map<'_>, name: &'static str) -> Result<Self> {
         let map_error = |error| Error::MapMemory { map: name, error };
         // The kernel puts values at multiples of 8 bytes.
-        let words = usize::try_from(map.value_size()).unwrap_or(0).div_ceil(WORD);
+        let words = usize::try_from(map.value_size())
+            .unwrap_or(0)
+            .div_ceil(WORD);
         let values = usize::try_from(map.max_entries()).unwrap_or(0);
         let length = words * values * WORD;
         // SAFETY: a new mapping of a descriptor that lives; the kernel picks the address.

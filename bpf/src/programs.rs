@@ -8,13 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, num_possible_cpus, set_print};
+use libbpf_rs::{ErrorKind, Link, OpenObject, PrintLevel, num_possible_cpus, set_print};
 
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::perf_event::CpuClock;
 use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
 use crate::stream::Stream;
+use crate::targets::Targets;
 
 /// When user halves are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +39,8 @@ pub struct Config {
     pub max_user_frames: u32,
     /// Nanoseconds between two ticks on each CPU; the weight of a sample.
     pub period: u64,
-    /// Record only processes that are made targets.
-    pub filter: bool,
+    /// Who is recorded.
+    pub targets: Targets,
     /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
     pub ring_bytes: u32,
     /// Wake the reader when so many bytes wait; 0: at each event.
@@ -60,10 +61,12 @@ impl Default for Room {
 
 /// The recorder's programs in the kernel. All goes with it when it is dropped.
 pub struct Programs<'a> {
-    skel: RecorderSkel<'a>,
+    pub(crate) skel: RecorderSkel<'a>,
     links: Vec<Link>,
     clocks: Vec<CpuClock>,
     mode: Mode,
+    /// Tasks are followed from one to the next.
+    follows: bool,
 }
 
 impl fmt::Debug for Programs<'_> {
@@ -88,11 +91,13 @@ impl<'a> Programs<'a> {
             .map_err(open_error)?;
         configure(&mut open, config)?;
         let skel = open.load().map_err(load_error)?;
+        config.targets.add_cgroups(&skel)?;
         Ok(Self {
             skel,
             links: Vec::new(),
             clocks: Vec::new(),
             mode: config.mode,
+            follows: config.targets.follows(),
         })
     }
 
@@ -102,30 +107,8 @@ impl<'a> Programs<'a> {
         Stream::new(&maps.events, &maps.slots, &maps.cpu_states)
     }
 
-    /// Record this process; its children follow by themselves.
-    pub fn add_target(&self, pid: u32) -> Result<()> {
-        let map_error = |error| Error::Map {
-            map: "targets",
-            error,
-        };
-        self.skel
-            .maps
-            .targets
-            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-            .map_err(map_error)
-    }
-
-    /// Whether this process is recorded.
-    pub fn is_target(&self, pid: u32) -> bool {
-        self.skel
-            .maps
-            .targets
-            .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
-            .is_ok_and(|value| value.is_some())
-    }
-
     /// Hook in what keeps account of threads. Call it before [`start`](Self::start).
-    pub fn attach(&mut self, filter: bool) -> Result<()> {
+    pub fn attach(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
         let mut hooks = Vec::new();
         if self.mode == Mode::Deferred {
@@ -140,8 +123,9 @@ impl<'a> Programs<'a> {
                 "sched_process_exec",
             ));
         }
-        if filter {
+        if self.follows {
             hooks.push((&progs.follow_fork, "follow_fork", "sched_process_fork"));
+            hooks.push((&progs.follow_exec, "follow_exec", "sched_process_exec"));
             hooks.push((&progs.forget_exited, "forget_exited", "sched_process_exit"));
         }
         for (hook, program, tracepoint) in hooks {
@@ -202,8 +186,7 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
     progs.tick_plain.set_autoload(plain);
     progs.capture_on_exit.set_autoload(deferred);
     progs.capture_on_exec.set_autoload(deferred);
-    progs.follow_fork.set_autoload(config.filter);
-    progs.forget_exited.set_autoload(config.filter);
+    config.targets.configure(open)?;
     let map_error = |map| move |error| Error::Map { map, error };
     open.maps
         .events
@@ -225,7 +208,6 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
         data.capture_cfg.max_user_frames = config.max_user_frames;
         data.capture_cfg.max_kernel_frames = kernel::frame_limit();
         data.recorder_cfg.period = config.period;
-        data.recorder_cfg.filter = u32::from(config.filter);
     }
     Ok(())
 }

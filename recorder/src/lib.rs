@@ -6,6 +6,7 @@
 
 mod args;
 mod assembler;
+mod cgroup;
 mod check;
 mod command;
 mod elf;
@@ -28,6 +29,7 @@ mod seccomp;
 mod session;
 mod summary;
 mod tables;
+mod target;
 mod units;
 mod wake;
 mod world;

@@ -1,6 +1,5 @@
 //! The start of a recording: everything in the right order, so that nothing is missed and nothing is left behind.
 
-use std::path::Path;
 use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -22,6 +21,7 @@ use crate::output::Output;
 use crate::privilege;
 use crate::session::Session;
 use crate::summary::Summary;
+use crate::target::TargetSet;
 use crate::wake::Waker;
 use crate::world::World;
 
@@ -76,11 +76,13 @@ pub fn record(options: &Options) -> Result<Summary> {
     let kernel_reader = thread::spawn(KernelMap::read);
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
+    let targets = TargetSet::find(&options.targets, &cpus)?;
     // Ahead of the command, so that even what runs before it becomes the command is told of.
     let host = Host {
         helper: Rc::new(helper),
         side_band: SideBand::open(&cpus)?,
         cpus,
+        targets,
         mode,
         mode_reason,
     };
@@ -101,6 +103,7 @@ struct Host {
     helper: Rc<Helper>,
     side_band: SideBand,
     cpus: Vec<u32>,
+    targets: TargetSet,
     mode: Capture,
     mode_reason: String,
 }
@@ -115,15 +118,18 @@ fn run(
         helper,
         side_band,
         cpus,
+        targets,
         mode,
         mode_reason,
     } = host;
-    let filter = !options.targets.is_all();
     let period = clock_period(options)?;
     let mut room = Room::default();
-    let mut programs = Programs::load(&mut room, &config(options, mode, filter, period))?;
-    add_targets(options, command.as_deref(), &programs)?;
-    programs.attach(filter)?;
+    let mut programs = Programs::load(&mut room, &config(options, mode, &targets, period))?;
+    programs.attach()?;
+    targets.add(&programs)?;
+    if let Some(command) = command.as_deref().filter(|_| options.targets.command) {
+        programs.add_process_at_exec(command.id())?;
+    }
     let stream = programs.stream()?;
     let mut waker = Waker::new(stream.fd())?;
     let output = Output::create(&options.output, options.force)?;
@@ -142,7 +148,7 @@ fn run(
     };
     // Ahead of the first sample, and so there whenever a kill may come.
     output.send(Record::Recording(recording.clone()), Counters::default());
-    programs.start(&cpus, period)?;
+    programs.start(&targets.cpus(&cpus), period)?;
     if let Some(command) = command.as_deref() {
         command.release()?;
     }
@@ -171,13 +177,13 @@ fn run(
     session.finish(start.elapsed(), mode_name(mode).0, command_status)
 }
 
-fn config(options: &Options, mode: Capture, filter: bool, period: u64) -> Config {
+fn config(options: &Options, mode: Capture, targets: &TargetSet, period: u64) -> Config {
     Config {
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
         period,
-        filter,
+        targets: targets.wanted.clone(),
         ring_bytes: RING_BYTES,
         wakeup_bytes: u64::from(RING_BYTES / 8),
         max_threads: MAX_THREADS,
@@ -218,21 +224,4 @@ fn event_row(rate: Rate, period: u64) -> EventRow {
             Rate::Period(_) => 0,
         },
     }
-}
-
-fn add_targets(
-    options: &Options,
-    command: Option<&Command>,
-    programs: &Programs<'_>,
-) -> Result<()> {
-    for &pid in &options.targets.pids {
-        if !Path::new(&format!("/proc/{pid}")).exists() {
-            return Err(Error::NoProcess(pid));
-        }
-        programs.add_target(pid)?;
-    }
-    if let Some(command) = command.filter(|_| options.targets.command) {
-        programs.add_target(command.id())?;
-    }
-    Ok(())
 }

@@ -15,6 +15,7 @@ use crate::host::{monotonic_ns, wall_ns};
 use crate::options::{Options, Rate};
 use crate::output::Output;
 use crate::summary::Summary;
+use crate::target::process_of;
 use crate::wake::Waker;
 
 /// Longest time that a sample stays in memory only, together with the wait for events: less than a second.
@@ -59,7 +60,8 @@ impl Session<'_> {
         if !targets.names_tasks() {
             self.assembler.world.processes.read_all();
         }
-        for &pid in &targets.pids {
+        let of_threads = targets.tids.iter().filter_map(|&tid| process_of(tid));
+        for pid in targets.pids.iter().copied().chain(of_threads) {
             self.assembler.world.processes.process(pid);
         }
         self.turn().map(|_| ())

@@ -13,3 +13,4 @@ mod names;
 mod offline;
 mod processes;
 mod recording;
+mod targets;

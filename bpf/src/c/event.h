@@ -135,8 +135,6 @@ struct capture_config {
 /* Set before the programs are loaded: the recorder's own part. */
 struct recorder_config {
 	__u64 period; /* weight of one tick */
-	__u32 filter; /* only processes in `targets` */
-	__u32 follow; /* and their children */
 };
 
 #endif
