@@ -11,6 +11,7 @@ mod killed;
 mod memory;
 mod names;
 mod offline;
+mod privilege;
 mod processes;
 mod recording;
 mod targets;
