@@ -7,6 +7,7 @@
 mod accounting;
 mod command_line;
 mod halves;
+mod hostile;
 mod killed;
 mod memory;
 mod names;

@@ -3,9 +3,10 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -23,6 +24,8 @@ const MAX_DESCRIPTORS: usize = 64;
 pub(super) enum Order {
     /// Kill the worker and start another: its socket, and its `/proc/PID/stat`.
     Worker,
+    /// Listen at another door, the descriptor that comes with this; there is no reply.
+    Listen,
 }
 
 /// What became of an order.
@@ -76,19 +79,30 @@ impl Door {
         Ok(())
     }
 
+    /// Wait until something can be received.
+    fn wait(&self, limit: Option<Duration>) -> io::Result<()> {
+        let end = limit.map(|limit| Instant::now() + limit);
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let left = left.map(|left| Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            });
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], left.as_ref()) {
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+
     /// Wait for a message and its descriptors; an error at the end, for what is no message, and after `limit`.
     pub(super) fn receive<T: DeserializeOwned>(
         &self,
         limit: Option<Duration>,
     ) -> io::Result<(T, Vec<OwnedFd>)> {
-        let limit = limit.map(|limit| Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        });
-        let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
-        if poll(&mut ready, limit.as_ref())? == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
+        self.wait(limit)?;
         let mut bytes = [0; MAX_MESSAGE];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

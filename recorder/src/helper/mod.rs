@@ -11,7 +11,9 @@
 //! terabyte. It is killed when an answer takes too long, and the supervisor, which touches none of that, starts
 //! another. Requests are data, checked by who gets them; the recorder believes its helper, not the other way round.
 
+mod account;
 mod client;
+mod connection;
 mod door;
 mod patience;
 mod supervisor;
@@ -23,6 +25,7 @@ use std::ffi::OsStr;
 use std::process;
 
 pub(crate) use client::Helper;
+pub(crate) use connection::Connection;
 pub(crate) use wire::{FileRequest, ProcessAnswer};
 
 /// First argument by which this program knows that it is to supervise.

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
@@ -27,23 +29,71 @@ pub(super) fn run() -> io::Result<()> {
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
         flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
-    let mut workers = Workers::default();
-    loop {
-        let order = match door.receive::<Order>(None) {
-            Ok((order, _)) => order,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(error) => return Err(error),
+    let mut desks = vec![Desk::new(door)];
+    // The first door is the recorder itself: with it all ends.
+    while desks.first().is_some_and(|desk| !desk.is_closed) {
+        let mut doors: Vec<_> = desks
+            .iter()
+            .map(|desk| PollFd::new(&desk.door, PollFlags::IN))
+            .collect();
+        match poll(&mut doors, None) {
+            Err(Errno::INTR) => continue,
+            result => result?,
+        };
+        let called: Vec<bool> = doors
+            .iter()
+            .map(|door| !door.revents().is_empty())
+            .collect();
+        let mut opened = Vec::new();
+        for (desk, _) in desks.iter_mut().zip(called).filter(|(_, called)| *called) {
+            opened.extend(desk.serve());
+        }
+        desks.extend(opened.into_iter().map(Door::new).map(Desk::new));
+        let mut number = 0;
+        desks.retain(|desk| {
+            number += 1;
+            number == 1 || !desk.is_closed
+        });
+    }
+    Ok(())
+}
+
+/// One door with its worker.
+#[derive(Debug)]
+struct Desk {
+    door: Door,
+    workers: Workers,
+    is_closed: bool,
+}
+
+impl Desk {
+    fn new(door: Door) -> Self {
+        Self {
+            door,
+            workers: Workers::default(),
+            is_closed: false,
+        }
+    }
+
+    /// Do one thing that is ordered here. Doors that are to be listened at, too.
+    fn serve(&mut self) -> Vec<OwnedFd> {
+        let Ok((order, descriptors)) = self.door.receive::<Order>(None) else {
+            // Who ordered has ended, or speaks another language.
+            self.is_closed = true;
+            return Vec::new();
         };
         let done = match order {
-            Order::Worker => workers.start_another(),
+            Order::Listen => return descriptors,
+            Order::Worker => self.workers.start_another(),
         };
-        match done {
-            Ok(descriptors) => {
-                let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-                door.send(&Reply::Done, &borrowed)?;
-            }
-            Err(error) => door.send(&Reply::Failed(error.to_string()), &[])?,
-        }
+        let descriptors = done.as_deref().unwrap_or_default();
+        let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let reply = match &done {
+            Ok(_) => Reply::Done,
+            Err(error) => Reply::Failed(error.to_string()),
+        };
+        self.is_closed = self.door.send(&reply, &borrowed).is_err();
+        Vec::new()
     }
 }
 
