@@ -9,6 +9,7 @@ mod error;
 mod event;
 mod join;
 mod kernel;
+mod mapped_array;
 mod perf_event;
 mod programs;
 mod side_band;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
-    ErrorKind, Link, OpenObject, PrintLevel, ProgramMut, RawTracepointOpts, set_print,
+    ErrorKind, Link, OpenObject, PrintLevel, ProgramMut, RawTracepointOpts, num_possible_cpus,
+    set_print,
 };
 
 use crate::counter::PerfEvent;
@@ -347,6 +348,11 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
         .slots
         .set_max_entries(if deferred { config.max_threads } else { 1 })
         .map_err(map_error("slots"))?;
+    let cpus = num_possible_cpus().map_err(map_error("cpu_states"))?;
+    open.maps
+        .cpu_states
+        .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
+        .map_err(map_error("cpu_states"))?;
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.capture_cfg.wakeup_bytes = config.wakeup_bytes;
         data.capture_cfg.user_stacks = u32::from(config.mode != Mode::Off);

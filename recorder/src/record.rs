@@ -1,5 +1,6 @@
 //! The start of a recording: everything in the right order, so that nothing is missed and nothing is left behind.
 
+use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -14,10 +15,12 @@ use rustix::param::page_size;
 use crate::assembler::Assembler;
 use crate::budget::Budget;
 use crate::error::{Error, Result};
+use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::kernel::{self, KernelMap};
 use crate::options::{Growth, Options, Rate, UserStacks};
 use crate::output::Output;
+use crate::privilege;
 use crate::runs::Runs;
 use crate::session::Session;
 use crate::summary::Summary;
@@ -70,12 +73,15 @@ pub fn record(options: &Options) -> Result<Summary> {
     if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
+    // Ahead of all else, so that it shares nothing with this process.
+    let helper = Helper::start()?;
     let kernel_reader = thread::spawn(KernelMap::read);
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
     let targets = TargetSet::find(&options.targets, &cpus)?;
     // Ahead of the command, so that even what runs before it becomes the command is told of.
     let host = Host {
+        helper: Rc::new(helper),
         side_band: SideBand::open(&cpus)?,
         cpus,
         targets,
@@ -91,6 +97,7 @@ pub fn record(options: &Options) -> Result<Summary> {
 /// What is known of the host before anything is started.
 #[derive(Debug)]
 struct Host {
+    helper: Rc<Helper>,
     side_band: SideBand,
     cpus: Vec<u32>,
     targets: TargetSet,
@@ -105,6 +112,7 @@ fn run(
     kernel_reader: KernelReader,
 ) -> Result<Summary> {
     let Host {
+        helper,
         side_band,
         cpus,
         targets,
@@ -142,7 +150,8 @@ fn run(
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
     let holds_waiting = output.is_flight();
-    let assembler = Assembler::new(World::new(map, page), budget.tables, holds_waiting);
+    let world = World::new(helper, map, page);
+    let assembler = Assembler::new(world, budget.tables, holds_waiting);
     let mut session = Session {
         options,
         stream,
@@ -155,6 +164,13 @@ fn run(
         run_rows: Vec::new(),
         is_full: false,
     };
+    // Later archives and runs are still made by this process itself.
+    if options.runs == 1 && matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_)) {
+        privilege::give_up().map_err(|error| Error::System {
+            action: "give up privileges",
+            error,
+        })?;
+    }
     session.begin(first_run)?;
     session.read_until_end(&mut waker, start, runs, |runs| {
         add_command(options, runs, &programs)

@@ -43,10 +43,14 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
-/* Counters and IDs: one writer a CPU and level. */
+/*
+ * Counters and IDs, by CPU: one writer a CPU and level. Mapped by user space, which so can read it with no capability
+ * left. Who loads this may make it as short as the host has CPUs; on a CPU beyond it nothing is captured.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1024);
 	__type(key, __u32);
 	__type(value, struct cpu_state);
 } cpu_states SEC(".maps");
@@ -94,9 +98,9 @@ struct capture_request {
 
 static __always_inline struct cpu_state *this_cpu_state(void)
 {
-	__u32 zero = 0;
+	__u32 cpu = bpf_get_smp_processor_id();
 
-	return bpf_map_lookup_elem(&cpu_states, &zero);
+	return bpf_map_lookup_elem(&cpu_states, &cpu);
 }
 
 static __always_inline void count_loss(struct cpu_state *cpu, __u32 reason, __u64 now)

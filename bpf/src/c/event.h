@@ -121,7 +121,7 @@ struct cpu_state {
 	__u64 unnumbered; /* samples that found no level free; counted as reserved and dropped */
 	__u64 busy[LEVELS];
 	struct loss losses[DROP_REASONS];
-};
+} __attribute__((aligned(64))); /* CPUs do not share cache lines */
 
 /* Hits of one event on one CPU. */
 struct hits {
