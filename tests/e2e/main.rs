@@ -11,5 +11,7 @@ mod killed;
 mod memory;
 mod names;
 mod offline;
+mod output;
 mod processes;
 mod recording;
+mod runs;
