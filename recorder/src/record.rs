@@ -4,7 +4,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
+use rawstack_bpf::{
+    Config, Counter, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
+};
 use rawstack_format::Counters;
 use rawstack_format::record::{Event as EventRow, Mode, Record, Recording};
 use rustix::param::page_size;
@@ -140,7 +142,7 @@ fn run(
     };
     // Ahead of the first sample, and so there whenever a kill may come.
     output.send(Record::Recording(recording.clone()), Counters::default());
-    programs.start(&targets.cpus(&cpus), period)?;
+    programs.start(&targets.cpus(&cpus))?;
     if let Some(command) = command.as_deref() {
         command.release()?;
     }
@@ -170,8 +172,11 @@ fn config(options: &Options, mode: Capture, targets: &TargetSet, period: u64) ->
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
-        period,
         targets: targets.wanted.clone(),
+        events: vec![Source {
+            name: "cpu-clock".to_owned(),
+            origin: Origin::Counter(Counter::cpu_clock(period)),
+        }],
         ring_bytes: RING_BYTES,
         wakeup_bytes: u64::from(RING_BYTES / 8),
         max_threads: MAX_THREADS,
