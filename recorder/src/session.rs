@@ -100,7 +100,7 @@ impl Session<'_> {
     }
 
     /// Read what waits. Whether that was all.
-    fn turn(&mut self) -> Result<bool> {
+    pub(crate) fn turn(&mut self) -> Result<bool> {
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
