@@ -64,7 +64,7 @@ impl Session<'_> {
     }
 
     /// Read what waits. Whether that was all.
-    fn turn(&mut self) -> Result<bool> {
+    pub(crate) fn turn(&mut self) -> Result<bool> {
         let was_full = self.is_full;
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
