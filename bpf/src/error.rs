@@ -79,6 +79,15 @@ pub enum Error {
         #[source]
         error: libbpf_rs::Error,
     },
+    /// A map could not be mapped into memory.
+    #[error("failed to map BPF map {map}: {error}")]
+    MapMemory {
+        /// Its name.
+        map: &'static str,
+        /// The kernel's answer.
+        #[source]
+        error: io::Error,
+    },
     /// A perf event was refused for want of permission.
     #[error(
         "failed to open perf event {event} on CPU {cpu}: {error}; run as root, or with CAP_PERFMON (CAP_SYS_ADMIN \
@@ -106,6 +115,11 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+    /// The cgroups lie too far apart.
+    #[error(
+        "failed to filter by cgroup: the cgroups lie on more than {0} levels of their hierarchies; give fewer of them"
+    )]
+    TooManyLevels(usize),
     /// The kernel cannot tell two events apart.
     #[error(
         "failed to record event {event}: this kernel cannot tell several {kind} apart (5.15 and newer can, raw \

@@ -10,16 +10,18 @@ use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, ProgramMut, RawTracepointOpts,
+    ErrorKind, Link, OpenObject, PrintLevel, ProgramMut, RawTracepointOpts, num_possible_cpus,
     set_print,
 };
 
 use crate::counter::PerfEvent;
 use crate::error::{Error, Result};
 use crate::kernel;
+use crate::off_cpu::{self, OffCpu, Waits};
 use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
 use crate::source::{Counter, Kind, MAX_EVENTS, Origin, Rate, Source};
 use crate::stream::Stream;
+use crate::targets::Targets;
 
 /// When user halves are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +43,12 @@ pub struct Config {
     pub kernel_stacks: bool,
     /// User frames that are kept at most; the programs' own limit is 1024.
     pub max_user_frames: u32,
-    /// What makes samples.
+    /// Time blocked as an event, too.
+    pub off_cpu: Option<OffCpu>,
+    /// Who is recorded.
+    pub targets: Targets,
+    /// What else makes samples.
     pub events: Vec<Source>,
-    /// Record only processes that are made targets.
-    pub filter: bool,
     /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
     pub ring_bytes: u32,
     /// Wake the reader when so many bytes wait; 0: at each event.
@@ -65,8 +69,12 @@ impl Default for Room {
 
 /// The recorder's programs in the kernel. All goes with it when it is dropped.
 pub struct Programs<'a> {
-    skel: RecorderSkel<'a>,
+    pub(crate) skel: RecorderSkel<'a>,
     mode: Mode,
+    /// Tasks are followed from one to the next.
+    follows: bool,
+    off_cpu: Option<OffCpu>,
+    waits: Option<Waits>,
     events: Vec<Source>,
     /// Kinds of programs that can ask which event they run for.
     cookies: Vec<Kind>,
@@ -105,9 +113,13 @@ impl<'a> Programs<'a> {
             .map_err(open_error)?;
         configure(&mut open, config, &cookies)?;
         let skel = open.load().map_err(load_error)?;
+        config.targets.add_cgroups(&skel)?;
         Ok(Self {
             skel,
             mode: config.mode,
+            follows: config.targets.follows(),
+            off_cpu: config.off_cpu,
+            waits: None,
             events: config.events.clone(),
             cookies,
             links: Vec::new(),
@@ -122,30 +134,8 @@ impl<'a> Programs<'a> {
         Stream::new(&maps.events, &maps.slots, &maps.cpu_states)
     }
 
-    /// Record this process; its children follow by themselves.
-    pub fn add_target(&self, pid: u32) -> Result<()> {
-        let map_error = |error| Error::Map {
-            map: "targets",
-            error,
-        };
-        self.skel
-            .maps
-            .targets
-            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-            .map_err(map_error)
-    }
-
-    /// Whether this process is recorded.
-    pub fn is_target(&self, pid: u32) -> bool {
-        self.skel
-            .maps
-            .targets
-            .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
-            .is_ok_and(|value| value.is_some())
-    }
-
     /// Hook in what keeps account of threads. Call it before [`start`](Self::start).
-    pub fn attach(&mut self, filter: bool) -> Result<()> {
+    pub fn attach(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
         let mut hooks = Vec::new();
         if self.mode == Mode::Deferred {
@@ -160,8 +150,9 @@ impl<'a> Programs<'a> {
                 "sched_process_exec",
             ));
         }
-        if filter {
+        if self.follows {
             hooks.push((&progs.follow_fork, "follow_fork", "sched_process_fork"));
+            hooks.push((&progs.follow_exec, "follow_exec", "sched_process_exec"));
             hooks.push((&progs.forget_exited, "forget_exited", "sched_process_exit"));
         }
         for (hook, program, tracepoint) in hooks {
@@ -196,6 +187,10 @@ impl<'a> Programs<'a> {
                 self.counters.push(opened);
             }
         }
+        self.waits = self
+            .off_cpu
+            .map(|_| Waits::start(&self.skel, self.mode))
+            .transpose()?;
         self.start_hits(cpus.first().copied().unwrap_or(0))?;
         starts.sort_unstable();
         let mut passed = 0;
@@ -293,7 +288,18 @@ impl<'a> Programs<'a> {
     /// Stop all events. User halves may still come for a moment.
     pub fn stop(&mut self) -> Result<()> {
         self.hits.clear();
+        if let Some(waits) = &mut self.waits {
+            waits.stop(&mut self.skel);
+        }
         self.counters.iter().try_for_each(PerfEvent::disable)
+    }
+}
+
+impl Programs<'_> {
+    /// Once all has stopped: send an event for each task that is still blocked, or for some of them. Whether there may
+    /// be more: read the [`stream`](Self::stream) meanwhile.
+    pub fn send_unended(&mut self) -> Result<bool> {
+        self.waits.as_mut().map_or(Ok(false), Waits::send_unended)
     }
 }
 
@@ -312,14 +318,18 @@ fn random_phases(cpus: usize, range: u64) -> Vec<u64> {
         .collect()
 }
 
-/// The program of a kind, in `src/c/ticks.bpf.h`.
-fn program_name(kind: Kind, mode: Mode) -> String {
-    let how = match mode {
+/// How the programs of a mode are called, behind what they do.
+pub(crate) fn suffix(mode: Mode) -> &'static str {
+    match mode {
         Mode::Deferred => "deferred",
         Mode::Immediate | Mode::Off if kernel::has_loops() => "immediate",
         Mode::Immediate | Mode::Off => "plain",
-    };
-    format!("{}_{how}", kind.program())
+    }
+}
+
+/// The program of a kind, in `src/c/ticks.bpf.h`.
+fn program_name(kind: Kind, mode: Mode) -> String {
+    format!("{}_{}", kind.program(), suffix(mode))
 }
 
 /// The kinds of `events` whose programs can ask which event they run for. The others can have one event only.
@@ -356,8 +366,8 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
     let progs = &mut open.progs;
     progs.capture_on_exit.set_autoload(deferred);
     progs.capture_on_exec.set_autoload(deferred);
-    progs.follow_fork.set_autoload(config.filter);
-    progs.forget_exited.set_autoload(config.filter);
+    config.targets.configure(open)?;
+    off_cpu::configure(open, config)?;
     let map_error = |map| move |error| Error::Map { map, error };
     open.maps
         .events
@@ -367,6 +377,11 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
         .slots
         .set_max_entries(if deferred { config.max_threads } else { 1 })
         .map_err(map_error("slots"))?;
+    let cpus = num_possible_cpus().map_err(map_error("cpu_states"))?;
+    open.maps
+        .cpu_states
+        .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
+        .map_err(map_error("cpu_states"))?;
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.capture_cfg.wakeup_bytes = config.wakeup_bytes;
         data.capture_cfg.user_stacks = u32::from(config.mode != Mode::Off);
@@ -377,7 +392,6 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
             data.recorder_cfg.lone_cookie[event.kind() as usize] = event.cookie();
         }
         data.recorder_cfg.has_cookie = cookies.iter().map(|&kind| 1 << kind as u32).sum();
-        data.recorder_cfg.filter = u32::from(config.filter);
     }
     Ok(())
 }

@@ -116,10 +116,10 @@ pub struct Options {
     pub growth: Growth,
     /// Memory that the recorder may take, in bytes.
     pub max_memory: u64,
+    /// Whether only errors are to be said.
+    pub quiet: bool,
     /// Labels: key, value.
     pub labels: Vec<(String, String)>,
-    /// Whether only errors are to be said.
-    pub is_quiet: bool,
     /// The options as given, for the archive: name without dashes, value.
     pub given: Vec<(String, String)>,
 }

@@ -1,30 +1,32 @@
 //! The start of a recording: everything in the right order, so that nothing is missed and nothing is left behind.
 
-use std::path::Path;
+use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
 use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
 use rawstack_format::Counters;
-use rawstack_format::record::{Mode, Record, Recording};
+use rawstack_format::record::{Mode, Recording};
 use rustix::param::page_size;
 
 use crate::assembler::Assembler;
-use crate::command::Command;
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::event::Events;
+use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::kernel::{self, KernelMap};
-use crate::options::{Options, UserStacks};
+use crate::options::{Growth, Options, UserStacks};
 use crate::output::Output;
+use crate::privilege;
+use crate::runs::Runs;
 use crate::session::Session;
 use crate::summary::Summary;
+use crate::target::TargetSet;
 use crate::wake::Waker;
 use crate::world::World;
 
-/// Ring buffer: half a second of 20 kHz on two CPUs.
-const RING_BYTES: u32 = 8 << 20;
 /// Threads that can owe a user half at once.
 const MAX_THREADS: u32 = 256 << 10;
 
@@ -64,43 +66,45 @@ type KernelReader = JoinHandle<KernelMap>;
 
 /// Record as `options` say, until it ends.
 pub fn record(options: &Options) -> Result<Summary> {
-    if options.output.symlink_metadata().is_ok() && !options.force {
+    let is_single = matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_));
+    if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
+    // Ahead of all else, so that it shares nothing with this process.
+    let helper = Helper::start()?;
     let kernel_reader = thread::spawn(KernelMap::read);
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
+    let targets = TargetSet::find(&options.targets, &cpus)?;
     let events = Events::find(&options.events, options.rate)?;
-    if !options.is_quiet {
-        events
-            .notes
-            .iter()
-            .for_each(|note| eprintln!("rawstack-record: {note}"));
+    if !options.quiet {
+        for note in &events.notes {
+            eprintln!("rawstack-record: {note}");
+        }
     }
     // Ahead of the command, so that even what runs before it becomes the command is told of.
     let host = Host {
+        helper: Rc::new(helper),
         side_band: SideBand::open(&cpus)?,
         cpus,
+        targets,
         events,
         mode,
         mode_reason,
     };
-    let mut command = match options.command.as_slice() {
-        [] => None,
-        words => Some(Command::start_stopped(words)?),
-    };
-    let result = run(options, host, command.as_mut(), kernel_reader);
-    if let Some(command) = &mut command {
-        command.terminate();
-    }
+    let mut runs = Runs::start(options)?;
+    let result = run(options, host, &mut runs, kernel_reader);
+    runs.terminate();
     result
 }
 
 /// What is known of the host before anything is started.
 #[derive(Debug)]
 struct Host {
+    helper: Rc<Helper>,
     side_band: SideBand,
     cpus: Vec<u32>,
+    targets: TargetSet,
     events: Events,
     mode: Capture,
     mode_reason: String,
@@ -109,24 +113,28 @@ struct Host {
 fn run(
     options: &Options,
     host: Host,
-    mut command: Option<&mut Command>,
+    runs: &mut Runs<'_>,
     kernel_reader: KernelReader,
 ) -> Result<Summary> {
     let Host {
+        helper,
         side_band,
         cpus,
+        targets,
         events,
         mode,
         mode_reason,
     } = host;
-    let filter = !options.targets.is_all();
     let mut room = Room::default();
-    let mut programs = Programs::load(&mut room, &config(options, mode, filter, &events))?;
-    add_targets(options, command.as_deref(), &programs)?;
-    programs.attach(filter)?;
+    let budget = Budget::of(options.max_memory);
+    let config = config(options, mode, &targets, &events, &budget);
+    let mut programs = Programs::load(&mut room, &config)?;
+    programs.attach()?;
+    targets.add(&programs)?;
+    add_command(options, runs, &programs)?;
     let stream = programs.stream()?;
     let mut waker = Waker::new(stream.fd())?;
-    let output = Output::create(&options.output, options.force)?;
+    let mut output = Output::create(options, &budget)?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     let recording = Recording {
         mode: mode_name(mode).1,
@@ -141,14 +149,14 @@ fn run(
         ..Recording::default()
     };
     // Ahead of the first sample, and so there whenever a kill may come.
-    output.send(Record::Recording(recording.clone()), Counters::default());
-    programs.start(&cpus)?;
-    if let Some(command) = command.as_deref() {
-        command.release()?;
-    }
+    output.begin(&recording)?;
+    programs.start(&targets.cpus(&cpus))?;
+    let first_run = runs.release()?;
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
-    let assembler = Assembler::new(World::new(map, page));
+    let holds_waiting = output.is_flight();
+    let world = World::new(helper, map, page);
+    let assembler = Assembler::new(world, budget.tables, holds_waiting);
     let mut session = Session {
         options,
         stream,
@@ -156,43 +164,54 @@ fn run(
         output,
         assembler,
         recording,
+        start_ns,
         counters: Counters::default(),
-        failed: false,
+        run_rows: Vec::new(),
+        is_full: false,
     };
-    session.begin()?;
-    session.read_until_end(&mut waker, start, command.as_deref_mut())?;
+    // Later archives and runs are still made by this process itself.
+    if options.runs == 1 && matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_)) {
+        privilege::give_up().map_err(|error| Error::System {
+            action: "give up privileges",
+            error,
+        })?;
+    }
+    session.begin(first_run)?;
+    session.read_until_end(&mut waker, start, runs, |runs| {
+        add_command(options, runs, &programs)
+    })?;
     programs.stop()?;
+    while programs.send_unended()? {
+        session.turn()?;
+    }
     session.settle(&mut waker)?;
-    let command_status = command.and_then(Command::ended);
-    session.finish(start.elapsed(), mode_name(mode).0, command_status)
+    session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
 }
 
-fn config(options: &Options, mode: Capture, filter: bool, events: &Events) -> Config {
+fn config(
+    options: &Options,
+    mode: Capture,
+    targets: &TargetSet,
+    events: &Events,
+    budget: &Budget,
+) -> Config {
     Config {
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
+        targets: targets.wanted.clone(),
         events: events.sources.clone(),
-        filter,
-        ring_bytes: RING_BYTES,
-        wakeup_bytes: u64::from(RING_BYTES / 8),
+        off_cpu: events.off_cpu,
+        ring_bytes: budget.ring_bytes,
+        wakeup_bytes: u64::from(budget.ring_bytes / 8),
         max_threads: MAX_THREADS,
     }
 }
 
-fn add_targets(
-    options: &Options,
-    command: Option<&Command>,
-    programs: &Programs<'_>,
-) -> Result<()> {
-    for &pid in &options.targets.pids {
-        if !Path::new(&format!("/proc/{pid}")).exists() {
-            return Err(Error::NoProcess(pid));
-        }
-        programs.add_target(pid)?;
+/// Record the command of the run that is about to begin.
+fn add_command(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
+    match runs.command() {
+        Some(command) if options.targets.command => Ok(programs.add_process_at_exec(command.id())?),
+        _ => Ok(()),
     }
-    if let Some(command) = command.filter(|_| options.targets.command) {
-        programs.add_target(command.id())?;
-    }
-    Ok(())
 }

@@ -42,12 +42,14 @@ enum drop_reason {
 /* Bits of tick_event.flags. */
 enum tick_flag {
 	TICK_KERNEL_CUT = 1, /* the kernel half was cut at the limit */
+	TICK_BLOCKED = 2, /* with STATE_PENDING: no EVENT_USER follows, recording ends while the task is blocked */
 };
 
 /* Where the user code stands, as the caller knows it. */
 enum at_flag {
 	AT_ENTRY = 1, /* at a function's first instruction: its frame is not there yet */
 	AT_PROBE = 2, /* at a uprobe, which changes registers before the return to user space */
+	AT_ARMING = 4, /* inside the library: the return is just being hooked. Not the caller's to say */
 };
 
 /* A sample: its kernel half, and its user half unless that is still to come. */
@@ -128,10 +130,10 @@ struct loss {
 /* What a CPU keeps between events. Read by user space at the end: the truth for reserved IDs. */
 struct cpu_state {
 	__u64 next[LEVELS]; /* IDs reserved, by level */
-	__u64 unnumbered; /* samples that found no level free; counted as reserved and dropped */
+	__u64 unnumbered; /* samples that found no level free, or no room to wait; counted as reserved and dropped */
 	__u64 busy[LEVELS];
 	struct loss losses[DROP_REASONS];
-};
+} __attribute__((aligned(64))); /* CPUs do not share cache lines */
 
 /* Hits of one event on one CPU. */
 struct hits {
@@ -169,8 +171,6 @@ enum event_kind {
 struct recorder_config {
 	__u64 lone_cookie[KINDS]; /* of the kind's only event, where the kernel has no cookies for it */
 	__u32 has_cookie; /* bit KIND_*: the kernel has */
-	__u32 filter; /* only processes in `targets` */
-	__u32 follow; /* and their children */
 	__u32 pad;
 };
 

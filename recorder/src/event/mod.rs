@@ -12,7 +12,9 @@ mod symbols;
 mod tracepoint;
 mod usdt;
 
-use rawstack_bpf::{Origin, Source};
+use std::time::Duration;
+
+use rawstack_bpf::{OffCpu, Origin, Source};
 use rawstack_format::record::Event as EventRow;
 
 use crate::error::{Error, Result};
@@ -26,6 +28,8 @@ pub(crate) struct Events {
     pub(crate) rows: Vec<EventRow>,
     /// For the kernel; several may belong to one row.
     pub(crate) sources: Vec<Source>,
+    /// Time blocked, where it is one of the rows.
+    pub(crate) off_cpu: Option<OffCpu>,
     /// Where something else than asked for happens, one line each.
     pub(crate) notes: Vec<String>,
 }
@@ -57,11 +61,7 @@ impl Events {
                 self.add_hits(&spec.name, every, origins.collect());
                 Ok(())
             }
-            EventKind::OffCpu { .. } => Err(Error::Event {
-                event: spec.name.clone(),
-                why: "waits are not recorded yet".to_owned(),
-                cure: "take context-switches",
-            }),
+            EventKind::OffCpu { min } => self.add_off_cpu(&spec.name, *min),
         }
     }
 
@@ -101,6 +101,27 @@ impl Events {
             frequency: 0,
         };
         self.push(row, origins);
+    }
+
+    fn add_off_cpu(&mut self, name: &str, min: Duration) -> Result<()> {
+        if self.off_cpu.is_some() {
+            return Err(Error::Event {
+                event: name.to_owned(),
+                why: "time blocked is recorded once".to_owned(),
+                cure: "give off-cpu once, with the shorter time",
+            });
+        }
+        self.off_cpu = Some(OffCpu {
+            number: u32::try_from(self.rows.len()).unwrap_or(u32::MAX),
+            min_ns: u64::try_from(min.as_nanos()).unwrap_or(u64::MAX),
+        });
+        let row = EventRow {
+            name: name.to_owned(),
+            unit: "ns".to_owned(),
+            ..EventRow::default()
+        };
+        self.push(row, Vec::new());
+        Ok(())
     }
 
     fn push(&mut self, row: EventRow, origins: Vec<Origin>) {
