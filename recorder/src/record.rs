@@ -5,7 +5,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
+use rawstack_bpf::{
+    Config, Counter, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
+};
 use rawstack_format::Counters;
 use rawstack_format::record::{Event as EventRow, Mode, Record, Recording};
 use rustix::param::page_size;
@@ -148,7 +150,7 @@ fn run(
     };
     // Ahead of the first sample, and so there whenever a kill may come.
     output.send(Record::Recording(recording.clone()), Counters::default());
-    programs.start(&targets.cpus(&cpus), period)?;
+    programs.start(&targets.cpus(&cpus))?;
     if let Some(command) = command.as_deref() {
         command.release()?;
     }
@@ -182,7 +184,10 @@ fn config(options: &Options, mode: Capture, targets: &TargetSet, period: u64) ->
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
-        period,
+        events: vec![Source {
+            name: "cpu-clock".to_owned(),
+            origin: Origin::Counter(Counter::cpu_clock(period)),
+        }],
         targets: targets.wanted.clone(),
         ring_bytes: RING_BYTES,
         wakeup_bytes: u64::from(RING_BYTES / 8),

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod churn;
 mod command_line;
 mod halves;
 mod hostile;

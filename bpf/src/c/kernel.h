@@ -151,6 +151,17 @@ enum bpf_func_id {
 
 #pragma clang attribute pop
 
+/* Context of perf event programs, include/uapi/linux/bpf_perf_event.h: never relocated. */
+struct bpf_perf_event_data {
+#if defined(__TARGET_ARCH_x86)
+	__u64 regs[21];
+#else
+	__u64 regs[34];
+#endif
+	__u64 sample_period;
+	__u64 addr;
+};
+
 /* Context of raw tracepoint programs: never relocated. */
 struct bpf_raw_tracepoint_args {
 	__u64 args[0];
