@@ -6,6 +6,7 @@
 
 mod args;
 mod assembler;
+mod budget;
 mod cgroup;
 mod check;
 mod command;
@@ -25,11 +26,13 @@ mod proc_fs;
 mod process;
 mod program;
 mod record;
+mod runs;
 mod seccomp;
 mod session;
 mod summary;
 mod tables;
 mod target;
+mod totals;
 mod units;
 mod wake;
 mod world;

@@ -15,6 +15,9 @@ pub(crate) const READING: CapabilitySet = CapabilitySet::SYS_PTRACE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::CHECKPOINT_RESTORE);
 
+/// What creating archives in a folder of another user takes, and removing old ones.
+pub(crate) const CREATING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOWNER);
+
 /// Give up every capability and all that is not needed to read what is open and to write the archive, for good. Other
 /// threads must have called [`keep_only`] by themselves.
 pub(crate) fn give_up() -> io::Result<()> {
@@ -60,4 +63,11 @@ pub(crate) fn keep_only(list: CapabilitySet) -> io::Result<()> {
     }
     set_no_new_privs(true)?;
     Ok(())
+}
+
+/// Their names, as in capabilities(7).
+pub(crate) fn names(set: CapabilitySet) -> Vec<String> {
+    set.iter_names()
+        .map(|(name, _)| format!("CAP_{name}"))
+        .collect()
 }

@@ -9,26 +9,25 @@ use rawstack_bpf::{
     Config, Counter, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
 };
 use rawstack_format::Counters;
-use rawstack_format::record::{Event as EventRow, Mode, Record, Recording};
+use rawstack_format::record::{Event as EventRow, Mode, Recording};
 use rustix::param::page_size;
 
 use crate::assembler::Assembler;
-use crate::command::Command;
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::kernel::{self, KernelMap};
-use crate::options::{Options, Rate, UserStacks};
+use crate::options::{Growth, Options, Rate, UserStacks};
 use crate::output::Output;
 use crate::privilege;
+use crate::runs::Runs;
 use crate::session::Session;
 use crate::summary::Summary;
 use crate::target::TargetSet;
 use crate::wake::Waker;
 use crate::world::World;
 
-/// Ring buffer: half a second of 20 kHz on two CPUs.
-const RING_BYTES: u32 = 8 << 20;
 /// The kernel's own limit of `cpu-clock`, in nanoseconds.
 const LEAST_PERIOD: u64 = 10_000;
 /// Threads that can owe a user half at once.
@@ -70,7 +69,8 @@ type KernelReader = JoinHandle<KernelMap>;
 
 /// Record as `options` say, until it ends.
 pub fn record(options: &Options) -> Result<Summary> {
-    if options.output.symlink_metadata().is_ok() && !options.force {
+    let is_single = matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_));
+    if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
     // Ahead of all else, so that it shares nothing with this process.
@@ -88,14 +88,9 @@ pub fn record(options: &Options) -> Result<Summary> {
         mode,
         mode_reason,
     };
-    let mut command = match options.command.as_slice() {
-        [] => None,
-        words => Some(Command::start_stopped(words)?),
-    };
-    let result = run(options, host, command.as_mut(), kernel_reader);
-    if let Some(command) = &mut command {
-        command.terminate();
-    }
+    let mut runs = Runs::start(options)?;
+    let result = run(options, host, &mut runs, kernel_reader);
+    runs.terminate();
     result
 }
 
@@ -113,7 +108,7 @@ struct Host {
 fn run(
     options: &Options,
     host: Host,
-    mut command: Option<&mut Command>,
+    runs: &mut Runs<'_>,
     kernel_reader: KernelReader,
 ) -> Result<Summary> {
     let Host {
@@ -126,15 +121,15 @@ fn run(
     } = host;
     let period = clock_period(options)?;
     let mut room = Room::default();
-    let mut programs = Programs::load(&mut room, &config(options, mode, &targets, period))?;
+    let budget = Budget::of(options.max_memory);
+    let config = config(options, mode, &targets, period, &budget);
+    let mut programs = Programs::load(&mut room, &config)?;
     programs.attach()?;
     targets.add(&programs)?;
-    if let Some(command) = command.as_deref().filter(|_| options.targets.command) {
-        programs.add_process_at_exec(command.id())?;
-    }
+    add_commands(options, runs, &programs)?;
     let stream = programs.stream()?;
     let mut waker = Waker::new(stream.fd())?;
-    let output = Output::create(&options.output, options.force)?;
+    let mut output = Output::create(options, &budget, &helper)?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     let recording = Recording {
         mode: mode_name(mode).1,
@@ -149,14 +144,14 @@ fn run(
         ..Recording::default()
     };
     // Ahead of the first sample, and so there whenever a kill may come.
-    output.send(Record::Recording(recording.clone()), Counters::default());
+    output.begin(&recording)?;
     programs.start(&targets.cpus(&cpus))?;
-    if let Some(command) = command.as_deref() {
-        command.release()?;
-    }
+    let first_run = runs.release()?;
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
-    let assembler = Assembler::new(World::new(helper, map, page));
+    let holds_waiting = output.is_flight();
+    let world = World::new(helper, map, page);
+    let assembler = Assembler::new(world, budget.tables, holds_waiting);
     let mut session = Session {
         options,
         stream,
@@ -164,22 +159,33 @@ fn run(
         output,
         assembler,
         recording,
+        start_ns,
         counters: Counters::default(),
-        failed: false,
+        run_rows: Vec::new(),
+        is_full: false,
     };
-    privilege::give_up().map_err(|error| Error::System {
-        action: "give up privileges",
-        error,
-    })?;
-    session.begin()?;
-    session.read_until_end(&mut waker, start, command.as_deref_mut())?;
+    let known = targets.processes();
+    let sealed = session.assembler.world.helper.seal();
+    sealed
+        .and_then(|()| privilege::give_up())
+        .map_err(|error| Error::System {
+            action: "give up privileges",
+            error,
+        })?;
+    session.begin(first_run, &known)?;
+    session.read_until_end(&mut waker, start, runs)?;
     programs.stop()?;
     session.settle(&mut waker)?;
-    let command_status = command.and_then(Command::ended);
-    session.finish(start.elapsed(), mode_name(mode).0, command_status)
+    session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
 }
 
-fn config(options: &Options, mode: Capture, targets: &TargetSet, period: u64) -> Config {
+fn config(
+    options: &Options,
+    mode: Capture,
+    targets: &TargetSet,
+    period: u64,
+    budget: &Budget,
+) -> Config {
     Config {
         mode,
         kernel_stacks: options.kernel_stacks,
@@ -189,8 +195,8 @@ fn config(options: &Options, mode: Capture, targets: &TargetSet, period: u64) ->
             origin: Origin::Counter(Counter::cpu_clock(period)),
         }],
         targets: targets.wanted.clone(),
-        ring_bytes: RING_BYTES,
-        wakeup_bytes: u64::from(RING_BYTES / 8),
+        ring_bytes: budget.ring_bytes,
+        wakeup_bytes: u64::from(budget.ring_bytes / 8),
         max_threads: MAX_THREADS,
     }
 }
@@ -229,4 +235,14 @@ fn event_row(rate: Rate, period: u64) -> EventRow {
             Rate::Period(_) => 0,
         },
     }
+}
+
+/// Record the commands of all runs: later there is no right to add any.
+fn add_commands(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
+    if options.targets.command {
+        for command in runs.commands() {
+            programs.add_process_at_exec(command.id())?;
+        }
+    }
+    Ok(())
 }

@@ -16,8 +16,8 @@ use crate::recording::{Lab, Recording, text};
 
 /// CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE.
 const READING: u64 = 1 << 2 | 1 << 19 | 1 << 40;
-/// CAP_DAC_OVERRIDE, CAP_SYS_ADMIN, CAP_PERFMON: what the supervisor may keep besides.
-const SUPERVISING: u64 = READING | 1 << 1 | 1 << 21 | 1 << 38;
+/// CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF: what the supervisor may keep besides.
+const SUPERVISING: u64 = READING | 1 << 21 | 1 << 38 | 1 << 39;
 /// The user nobody.
 const NOBODY: u32 = 65534;
 

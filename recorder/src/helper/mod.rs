@@ -12,6 +12,7 @@
 //! another. Requests are data, checked by who gets them; the recorder believes its helper, not the other way round.
 
 mod account;
+mod archives;
 mod client;
 mod connection;
 mod door;
@@ -24,6 +25,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::process;
 
+pub(crate) use archives::ArchiveDoor;
 pub(crate) use client::Helper;
 pub(crate) use connection::Connection;
 pub(crate) use wire::{FileRequest, ProcessAnswer};
