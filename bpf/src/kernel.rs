@@ -62,6 +62,11 @@ pub(crate) fn frame_limit() -> u32 {
     text.trim().parse().unwrap_or(127).min(128)
 }
 
+/// Whether hash maps may allocate within the scheduler (6.1 and newer, which have an allocator for that).
+pub(crate) fn allocates_anywhere() -> bool {
+    !is_before((6, 1))
+}
+
 /// Whether maps and programs count against RLIMIT_MEMLOCK.
 pub(crate) fn counts_locked_memory() -> bool {
     is_before((5, 11))

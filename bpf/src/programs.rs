@@ -17,6 +17,7 @@ use libbpf_rs::{
 use crate::counter::PerfEvent;
 use crate::error::{Error, Result};
 use crate::kernel;
+use crate::off_cpu::{self, OffCpu, Waits};
 use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
 use crate::source::{Counter, Kind, MAX_EVENTS, Origin, Rate, Source};
 use crate::stream::Stream;
@@ -42,10 +43,12 @@ pub struct Config {
     pub kernel_stacks: bool,
     /// User frames that are kept at most; the programs' own limit is 1024.
     pub max_user_frames: u32,
-    /// What makes samples; the place of each is its number.
-    pub events: Vec<Source>,
+    /// Time blocked as an event, too.
+    pub off_cpu: Option<OffCpu>,
     /// Who is recorded.
     pub targets: Targets,
+    /// What makes samples; the place of each is its number.
+    pub events: Vec<Source>,
     /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
     pub ring_bytes: u32,
     /// Wake the reader when so many bytes wait; 0: at each event.
@@ -68,6 +71,10 @@ impl Default for Room {
 pub struct Programs<'a> {
     pub(crate) skel: RecorderSkel<'a>,
     mode: Mode,
+    /// Tasks are followed from one to the next.
+    follows: bool,
+    off_cpu: Option<OffCpu>,
+    waits: Option<Waits>,
     events: Vec<Source>,
     /// Kinds of programs that can ask which event they run for.
     cookies: Vec<Kind>,
@@ -75,8 +82,6 @@ pub struct Programs<'a> {
     counters: Vec<PerfEvent>,
     /// Tracepoints and probes: they run as long as they are here.
     hits: Vec<PerfEvent>,
-    /// Tasks are followed from one to the next.
-    follows: bool,
 }
 
 impl fmt::Debug for Programs<'_> {
@@ -111,6 +116,8 @@ impl<'a> Programs<'a> {
             skel,
             mode: config.mode,
             follows: config.targets.follows(),
+            off_cpu: config.off_cpu,
+            waits: None,
             events: config.events.clone(),
             cookies,
             links: Vec::new(),
@@ -178,6 +185,10 @@ impl<'a> Programs<'a> {
                 self.counters.push(opened);
             }
         }
+        self.waits = self
+            .off_cpu
+            .map(|_| Waits::start(&self.skel, self.mode))
+            .transpose()?;
         self.start_hits(cpus.first().copied().unwrap_or(0))?;
         starts.sort_unstable();
         let mut passed = 0;
@@ -275,7 +286,18 @@ impl<'a> Programs<'a> {
     /// Stop all events. User halves may still come for a moment.
     pub fn stop(&mut self) -> Result<()> {
         self.hits.clear();
+        if let Some(waits) = &mut self.waits {
+            waits.stop(&mut self.skel);
+        }
         self.counters.iter().try_for_each(PerfEvent::disable)
+    }
+}
+
+impl Programs<'_> {
+    /// Once all has stopped: send an event for each task that is still blocked, or for some of them. Whether there may
+    /// be more: read the [`stream`](Self::stream) meanwhile.
+    pub fn send_unended(&mut self) -> Result<bool> {
+        self.waits.as_mut().map_or(Ok(false), Waits::send_unended)
     }
 }
 
@@ -294,14 +316,18 @@ fn random_phases(cpus: usize, range: u64) -> Vec<u64> {
         .collect()
 }
 
-/// The program of a kind, in `src/c/ticks.bpf.h`.
-fn program_name(kind: Kind, mode: Mode) -> String {
-    let how = match mode {
+/// How the programs of a mode are called, behind what they do.
+pub(crate) fn suffix(mode: Mode) -> &'static str {
+    match mode {
         Mode::Deferred => "deferred",
         Mode::Immediate | Mode::Off if kernel::has_loops() => "immediate",
         Mode::Immediate | Mode::Off => "plain",
-    };
-    format!("{}_{how}", kind.program())
+    }
+}
+
+/// The program of a kind, in `src/c/ticks.bpf.h`.
+fn program_name(kind: Kind, mode: Mode) -> String {
+    format!("{}_{}", kind.program(), suffix(mode))
 }
 
 /// The kinds of `events` whose programs can ask which event they run for. The others can have one event only.
@@ -339,6 +365,7 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
     progs.capture_on_exit.set_autoload(deferred);
     progs.capture_on_exec.set_autoload(deferred);
     config.targets.configure(open)?;
+    off_cpu::configure(open, config)?;
     let map_error = |map| move |error| Error::Map { map, error };
     open.maps
         .events

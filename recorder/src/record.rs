@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
 use rawstack_bpf::{
-    Config, Counter, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
+    Config, Counter, OffCpu, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
 };
 use rawstack_format::Counters;
 use rawstack_format::record::{Event as EventRow, Mode, Recording};
@@ -15,6 +15,7 @@ use rustix::param::page_size;
 use crate::assembler::Assembler;
 use crate::budget::Budget;
 use crate::error::{Error, Result};
+use crate::event_spec::{EventKind, EventSpec};
 use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::kernel::{self, KernelMap};
@@ -137,7 +138,7 @@ fn run(
         start_ns,
         start_wall_ns: wall_ns(),
         writer: concat!("rawstack-record ", env!("CARGO_PKG_VERSION")).to_owned(),
-        events: vec![event_row(options.rate, period)],
+        events: event_rows(options, period),
         options: options.given.clone(),
         host: facts(cpus.len(), kernel::build_id().as_ref()),
         labels: options.labels.clone(),
@@ -175,6 +176,9 @@ fn run(
     session.begin(first_run, &known)?;
     session.read_until_end(&mut waker, start, runs)?;
     programs.stop()?;
+    while programs.send_unended()? {
+        session.turn()?;
+    }
     session.settle(&mut waker)?;
     session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
 }
@@ -190,11 +194,9 @@ fn config(
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
-        events: vec![Source {
-            name: "cpu-clock".to_owned(),
-            origin: Origin::Counter(Counter::cpu_clock(period)),
-        }],
         targets: targets.wanted.clone(),
+        events: sources(options, period),
+        off_cpu: off_cpu(options),
         ring_bytes: budget.ring_bytes,
         wakeup_bytes: u64::from(budget.ring_bytes / 8),
         max_threads: MAX_THREADS,
@@ -206,7 +208,7 @@ fn clock_period(options: &Options) -> Result<u64> {
     if let Some(event) = options
         .events
         .iter()
-        .find(|event| event.name != "cpu-clock")
+        .find(|event| event.name != "cpu-clock" && !matches!(event.kind, EventKind::OffCpu { .. }))
     {
         return Err(Error::Option {
             option: "--event",
@@ -225,16 +227,45 @@ fn clock_period(options: &Options) -> Result<u64> {
     }
 }
 
-fn event_row(rate: Rate, period: u64) -> EventRow {
-    EventRow {
-        name: "cpu-clock".to_owned(),
-        unit: "ns".to_owned(),
-        period,
-        frequency: match rate {
-            Rate::Frequency(hz) => hz,
-            Rate::Period(_) => 0,
-        },
-    }
+/// Time blocked, where it is among the events.
+fn off_cpu(options: &Options) -> Option<OffCpu> {
+    let mut numbered = (0u32..).zip(&options.events);
+    numbered.find_map(|(number, event)| match event.kind {
+        EventKind::OffCpu { min } => Some(OffCpu {
+            number,
+            min_ns: u64::try_from(min.as_nanos()).unwrap_or(u64::MAX),
+        }),
+        _ => None,
+    })
+}
+
+fn sources(options: &Options, period: u64) -> Vec<Source> {
+    let counters = options
+        .events
+        .iter()
+        .filter(|event| event.name == "cpu-clock");
+    counters
+        .map(|event| Source {
+            name: event.name.clone(),
+            origin: Origin::Counter(Counter::cpu_clock(period)),
+        })
+        .collect()
+}
+
+fn event_rows(options: &Options, period: u64) -> Vec<EventRow> {
+    let row = |event: &EventSpec| {
+        let is_clock = event.name == "cpu-clock";
+        EventRow {
+            name: event.name.clone(),
+            unit: "ns".to_owned(),
+            period: if is_clock { period } else { 0 },
+            frequency: match options.rate {
+                Rate::Frequency(hz) if is_clock => hz,
+                _ => 0,
+            },
+        }
+    };
+    options.events.iter().map(row).collect()
 }
 
 /// Record the commands of all runs: later there is no right to add any.

@@ -62,7 +62,8 @@ impl Session<'_> {
     }
 
     /// Read what waits. Whether that was all.
-    fn turn(&mut self) -> Result<bool> {
+    pub(crate) fn turn(&mut self) -> Result<bool> {
+        let was_full = self.is_full;
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -75,8 +76,12 @@ impl Session<'_> {
                 _ => {}
             });
             self.send_cuts()?;
+            self.rotate_if_due()?;
             if events == 0 {
                 return Ok(true);
+            }
+            if self.is_full && !was_full {
+                return Ok(false);
             }
         }
         Ok(false)

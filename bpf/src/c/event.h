@@ -42,6 +42,7 @@ enum drop_reason {
 /* Bits of tick_event.flags. */
 enum tick_flag {
 	TICK_KERNEL_CUT = 1, /* the kernel half was cut at the limit */
+	TICK_BLOCKED = 2, /* with STATE_PENDING: no EVENT_USER follows, recording ends while the task is blocked */
 };
 
 /* A sample: its kernel half, and its user half unless that is still to come. */
@@ -118,7 +119,7 @@ struct loss {
 /* What a CPU keeps between events. Read by user space at the end: the truth for reserved IDs. */
 struct cpu_state {
 	__u64 next[LEVELS]; /* IDs reserved, by level */
-	__u64 unnumbered; /* samples that found no level free; counted as reserved and dropped */
+	__u64 unnumbered; /* samples that found no level free, or no room to wait; counted as reserved and dropped */
 	__u64 busy[LEVELS];
 	struct loss losses[DROP_REASONS];
 } __attribute__((aligned(64))); /* CPUs do not share cache lines */

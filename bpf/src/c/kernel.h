@@ -107,8 +107,24 @@ struct cgrp_cset_link {
 	struct list_head cgrp_link;
 };
 
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+/* Where tasks that do not run say why not, before 5.14. */
+struct task_struct___before_5_14 {
+	long state;
+};
+
 struct task_struct {
 	unsigned int flags;
+	unsigned int __state;
+	int on_cpu;
+	int wake_cpu; /* of a task that does not run: where it last did */
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	int pid;
 	int tgid;
 	__u64 start_time;

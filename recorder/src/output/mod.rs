@@ -4,7 +4,7 @@
 //! full, [`Output::is_full`] says so and the recording keeps no more samples, but it goes on reading. Were it to wait
 //! for the disk instead, the kernel's buffers would run over, and with them what tells where code was mapped.
 
-use std::io::ErrorKind;
+use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -139,17 +139,7 @@ impl Output {
             None => disk.open().map_err(archive_error)?,
         }
         let encoder = Encoder::new(WriterOptions::default().level).map_err(archive_error)?;
-        let (ready, is_ready) = sync_channel(1);
-        let thread = thread::Builder::new()
-            .name("writer".to_owned())
-            .spawn(move || {
-                // A thread gives up its own capabilities.
-                _ = ready.send(privilege::keep_only(CapabilitySet::empty()));
-                disk.run();
-            });
-        let thread = thread.map_err(system_error("start a thread"))?;
-        let dropped = is_ready.recv().unwrap_or(Err(ErrorKind::BrokenPipe.into()));
-        dropped.map_err(system_error("give up privileges"))?;
+        let thread = start_writer(disk)?;
         Ok(Self {
             path: path.clone(),
             growth: options.growth,
@@ -330,6 +320,24 @@ impl Output {
             }),
         }
     }
+}
+
+/// Start the writing thread. Its file is open, others are made by the helper: it needs no capability from here on, and
+/// a thread drops its own.
+fn start_writer(disk: Disk) -> Result<JoinHandle<()>> {
+    let system_error = |action| move |error| Error::System { action, error };
+    let (ready, is_ready) = sync_channel(1);
+    let run = move || {
+        _ = ready.send(privilege::keep_only(CapabilitySet::empty()));
+        disk.run();
+    };
+    let thread = thread::Builder::new().name("writer".to_owned()).spawn(run);
+    let thread = thread.map_err(system_error("start a thread"))?;
+    let dropped = is_ready
+        .recv()
+        .unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
+    dropped.map_err(system_error("give up privileges"))?;
+    Ok(thread)
 }
 
 /// See that archives can be created beside `path`: better said now than when one is wanted.

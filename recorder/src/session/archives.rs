@@ -80,7 +80,8 @@ impl Session<'_> {
         }
         self.is_full =
             matches!(self.options.growth, Growth::MaxSize(_)) && self.output.is_at_its_size();
-        if room == Some(0) || self.output.is_full(was_in_gap) {
+        let may_grow = !matches!(self.options.growth, Growth::MaxSize(_)) || room != Some(0);
+        if !may_grow || self.output.is_full(was_in_gap) {
             self.assembler.start_gap();
         } else if was_in_gap {
             self.assembler.end_gap();
@@ -100,20 +101,22 @@ impl Session<'_> {
 
     /// Begin the next archive, or the next part of what is held, when it is time.
     pub(super) fn mind_growth(&mut self, waker: &Waker) -> Result<()> {
-        let now_ns = monotonic_ns();
-        if self.output.is_flight() {
-            if self.output.wants_epoch(now_ns) && self.assembler.has_rows() {
-                self.assembler.end_epoch();
-                self.send_cuts()?;
-            }
-            if self.output.can_dump() && waker.take_request() {
-                self.dump(0, -1)?;
-            }
-            return Ok(());
+        if !self.output.is_flight() {
+            return self.rotate_if_due();
         }
-        let is_asked = matches!(self.options.growth, Growth::Rotate { .. }) && waker.take_request();
-        // Within a gap nothing can be written, and so nothing be ended.
-        if (is_asked || self.output.is_to_rotate(now_ns)) && !self.assembler.is_in_gap() {
+        if self.output.wants_epoch(monotonic_ns()) && self.assembler.has_rows() {
+            self.assembler.end_epoch();
+            self.send_cuts()?;
+        }
+        if self.output.can_dump() && waker.take_request() {
+            self.dump(0, -1)?;
+        }
+        Ok(())
+    }
+
+    /// Begin the next archive when it is time. Not within a gap: nothing can be written, and so nothing be ended.
+    pub(super) fn rotate_if_due(&mut self) -> Result<()> {
+        if self.output.is_to_rotate(monotonic_ns()) && !self.assembler.is_in_gap() {
             self.rotate()?;
         }
         Ok(())
