@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::event_spec::{EventKind, EventSpec};
 use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
+use crate::hotplug::CpuWatch;
 use crate::kernel::{self, KernelMap};
 use crate::options::{Growth, Options, Rate, UserStacks};
 use crate::output::Output;
@@ -164,7 +165,11 @@ fn run(
         counters: Counters::default(),
         run_rows: Vec::new(),
         is_full: false,
+        cpus: None,
     };
+    let (side_band, helper) = (&session.side_band, &session.assembler.world.helper);
+    let wanted = targets.wanted.cpus.clone();
+    session.cpus = Some(CpuWatch::new(helper, &programs, side_band, cpus, wanted)?);
     let known = targets.processes();
     let sealed = session.assembler.world.helper.seal();
     sealed
@@ -176,6 +181,7 @@ fn run(
     session.begin(first_run, &known)?;
     session.read_until_end(&mut waker, start, runs)?;
     programs.stop()?;
+    session.cpus.iter().for_each(CpuWatch::stop);
     while programs.send_unended()? {
         session.turn()?;
     }

@@ -9,6 +9,7 @@ use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 use crate::assembler::Assembler;
 use crate::error::Result;
 use crate::host::monotonic_ns;
+use crate::hotplug::CpuWatch;
 use crate::options::{Options, Rate};
 use crate::output::Output;
 use crate::runs::Runs;
@@ -42,6 +43,8 @@ pub(crate) struct Session<'a> {
     pub(crate) run_rows: Vec<Run>,
     /// The archive has the length that was allowed.
     pub(crate) is_full: bool,
+    /// CPUs that come and go.
+    pub(crate) cpus: Option<CpuWatch>,
 }
 
 impl Session<'_> {
@@ -137,6 +140,7 @@ impl Session<'_> {
             waker.wait(WAIT.min(left));
             let is_last_run = self.mind_runs(runs)?;
             self.turn()?;
+            self.mind_cpus();
             self.tell_news();
             if written.elapsed() + WAIT >= WRITE_INTERVAL {
                 self.write()?;
@@ -201,6 +205,16 @@ impl Session<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Record on CPUs that have come.
+    fn mind_cpus(&mut self) {
+        let Some(cpus) = &mut self.cpus else { return };
+        for news in cpus.turn(&mut self.side_band) {
+            if !self.options.quiet {
+                eprintln!("rawstack-record: {news}");
+            }
+        }
     }
 
     fn is_owed(&self) -> bool {

@@ -18,4 +18,5 @@ mod privilege;
 mod processes;
 mod recording;
 mod runs;
+mod secrets;
 mod targets;

@@ -7,10 +7,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use rawstack_bpf::Programs;
+
 use super::SUPERVISE;
 use super::account::Account;
 use super::archives::ArchiveDoor;
 use super::connection::Connection;
+use super::cpus::CpuDoor;
 use super::door::{Door, Order, Reply};
 use super::patience::Suspect;
 use super::wire::{Answer, FileFacts, FileRequest, ProcessAnswer, Request};
@@ -52,9 +55,13 @@ impl Helper {
         })
     }
 
-    /// Another connection, with a worker of its own: for another thread.
-    pub(crate) fn connect(&self) -> io::Result<Connection> {
-        Connection::new(self.open_door()?)
+    /// Have the events of `programs`, and the side-band's, opened on CPUs that come later.
+    pub(crate) fn watch_cpus(&self, programs: &Programs<'_>, build_ids: bool) -> Result<CpuDoor> {
+        let door = self.open_door().map_err(|error| Error::System {
+            action: "reach the helper process",
+            error,
+        })?;
+        CpuDoor::new(door, programs, build_ids)
     }
 
     /// Have archives created from now on, with these names: see [`Names::numbered`](crate::output::names::Names).

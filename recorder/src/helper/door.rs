@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::archives::Why;
+use super::cpus::WireCounter;
 
 /// Longest message in bytes.
 const MAX_MESSAGE: usize = 16 << 10;
@@ -38,6 +39,13 @@ pub(super) enum Order {
     NextArchive,
     /// Remove the archive created last.
     TakeBackArchive,
+    /// These will be counted on CPUs that come; a program for each comes with this.
+    Counters {
+        counters: Vec<WireCounter>,
+        build_ids: bool,
+    },
+    /// Open what was agreed on for a CPU; its counters only where it counts.
+    Cpu { cpu: u32, counts: bool },
     /// Nothing is agreed on any more: from here on there is only what has been.
     Seal,
 }

@@ -15,6 +15,7 @@ mod account;
 mod archives;
 mod client;
 mod connection;
+mod cpus;
 mod door;
 mod patience;
 mod supervisor;
@@ -27,7 +28,7 @@ use std::process;
 
 pub(crate) use archives::ArchiveDoor;
 pub(crate) use client::Helper;
-pub(crate) use connection::Connection;
+pub(crate) use cpus::CpuDoor;
 pub(crate) use wire::{FileRequest, ProcessAnswer};
 
 /// First argument by which this program knows that it is to supervise.

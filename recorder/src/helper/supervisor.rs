@@ -18,8 +18,9 @@ use signal_hook::flag;
 
 use super::WORK;
 use super::archives::Archives;
+use super::cpus::Counters;
 use super::door::{Door, Order, Reply};
-use crate::privilege::{CREATING, READING, keep_only};
+use crate::privilege::{CREATING, READING, counting, keep_only};
 
 /// Killed workers that a file system still holds; with more of them there are no new ones.
 const MAX_STUCK: usize = 8;
@@ -27,7 +28,7 @@ const MAX_STUCK: usize = 8;
 /// Do what the recorder orders, until it ends.
 pub(super) fn run() -> io::Result<()> {
     let door = Door::new(io::stdin().as_fd().try_clone_to_owned()?);
-    keep_only(READING | CREATING | CapabilitySet::SETPCAP)?;
+    keep_only(READING | CREATING | counting() | CapabilitySet::SETPCAP)?;
     // It ends with the recorder, which has its own way to end, and not before.
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
         flag::register(signal, Arc::new(AtomicBool::new(false)))?;
@@ -77,8 +78,14 @@ fn wait(desks: &[Desk]) -> io::Result<Vec<bool>> {
 /// Keep only the rights that are needed for what was agreed on, and say so to who waits for it.
 fn seal(desks: &mut [Desk]) -> io::Result<()> {
     if desks.iter().any(|desk| desk.is_sealing) {
-        let creates = desks.iter().any(|desk| desk.archives.is_some());
-        keep_only(if creates { READING | CREATING } else { READING })?;
+        let mut kept = READING;
+        if desks.iter().any(|desk| desk.archives.is_some()) {
+            kept |= CREATING;
+        }
+        if desks.iter().any(|desk| desk.counters.is_some()) {
+            kept |= counting();
+        }
+        keep_only(kept)?;
     }
     for desk in desks.iter_mut().filter(|desk| desk.is_sealing) {
         desk.is_sealing = false;
@@ -101,6 +108,7 @@ struct Desk {
     door: Door,
     workers: Workers,
     archives: Option<Archives>,
+    counters: Option<Counters>,
     is_sealing: bool,
     is_closed: bool,
 }
@@ -111,6 +119,7 @@ impl Desk {
             door,
             workers: Workers::default(),
             archives: None,
+            counters: None,
             is_sealing: false,
             is_closed: false,
         }
@@ -150,7 +159,18 @@ impl Desk {
                 Some(archives) => (archives.take_back(), Vec::new()),
                 None => refused(),
             },
-            Order::Listen | Order::Archives { .. } => refused(),
+            Order::Counters {
+                counters,
+                build_ids,
+            } if !is_sealed => {
+                self.counters = Some(Counters::new(counters, descriptors, build_ids));
+                (Reply::Done, Vec::new())
+            }
+            Order::Cpu { cpu, counts } => match &mut self.counters {
+                Some(counters) => counters.open(cpu, counts),
+                None => refused(),
+            },
+            Order::Listen | Order::Archives { .. } | Order::Counters { .. } => refused(),
         };
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         self.is_closed = self.door.send(&reply, &borrowed).is_err();
