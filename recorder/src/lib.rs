@@ -14,6 +14,7 @@ mod doctor;
 mod elf;
 mod epoch;
 mod error;
+mod event;
 mod event_spec;
 mod helper;
 mod host;

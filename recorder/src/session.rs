@@ -10,7 +10,7 @@ use crate::assembler::Assembler;
 use crate::error::Result;
 use crate::host::monotonic_ns;
 use crate::hotplug::CpuWatch;
-use crate::options::{Options, Rate};
+use crate::options::Options;
 use crate::output::Output;
 use crate::runs::Runs;
 use crate::wake::Waker;
@@ -219,19 +219,5 @@ impl Session<'_> {
 
     fn is_owed(&self) -> bool {
         self.assembler.owed().next().is_some()
-    }
-}
-
-/// The events and how often each is sampled, for people.
-fn rate(options: &Options) -> String {
-    let names: Vec<_> = options
-        .events
-        .iter()
-        .map(|event| event.name.as_str())
-        .collect();
-    let names = names.join(", ");
-    match options.rate {
-        Rate::Period(period) => format!("{names} every {period}"),
-        Rate::Frequency(hz) => format!("{names} at {hz} Hz"),
     }
 }

@@ -7,6 +7,7 @@
 mod accounting;
 mod churn;
 mod command_line;
+mod doctor;
 mod halves;
 mod hostile;
 mod killed;

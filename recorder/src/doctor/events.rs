@@ -61,6 +61,7 @@ fn hook_in(origins: Vec<Origin>, off_cpu: Option<OffCpu>) -> Result<()> {
     };
     let source = |origin| Source {
         name: "event".to_owned(),
+        number: 0,
         origin,
     };
     let config = Config {
@@ -154,6 +155,8 @@ fn uprobe() -> Verdict {
         place,
         offset,
         every: 1,
+        is_in_user: true,
+        is_entry: false,
     };
     Verdict::of(hook_in(vec![Origin::Probe(probe)], None), "")
 }
@@ -170,6 +173,8 @@ fn kprobe() -> Verdict {
         place: CString::new(KERNEL_FUNCTION).unwrap_or_default(),
         offset: 0,
         every: 1,
+        is_in_user: false,
+        is_entry: true,
     };
     Verdict::of(hook_in(vec![Origin::Probe(probe)], None), "")
 }
