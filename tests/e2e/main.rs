@@ -10,6 +10,7 @@ mod halves;
 mod killed;
 mod memory;
 mod names;
+mod off_cpu;
 mod offline;
 mod processes;
 mod recording;
