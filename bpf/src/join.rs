@@ -117,6 +117,11 @@ impl<T, O: Clone> Join<T, O> {
         waiting.map_or_else(Items::none, |waiting| waiting.items)
     }
 
+    /// Whether anything waits for `owner`.
+    pub fn waits_for(&self, owner: u64) -> bool {
+        self.waiting.contains_key(&owner)
+    }
+
     /// Owners that are waited for, with their threads, in no order.
     pub fn owners(&self) -> impl Iterator<Item = (u64, u32)> {
         self.waiting

@@ -1,34 +1,32 @@
 //! The start of a recording: everything in the right order, so that nothing is missed and nothing is left behind.
 
+use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{
-    Config, Counter, OffCpu, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
-};
+use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
 use rawstack_format::Counters;
-use rawstack_format::record::{Event as EventRow, Mode, Record, Recording};
+use rawstack_format::record::{Mode, Recording};
 use rustix::param::page_size;
 
 use crate::assembler::Assembler;
-use crate::command::Command;
+use crate::budget::Budget;
 use crate::error::{Error, Result};
-use crate::event_spec::{EventKind, EventSpec};
+use crate::event::Events;
+use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::kernel::{self, KernelMap};
-use crate::options::{Options, Rate, UserStacks};
+use crate::options::{Growth, Options, UserStacks};
 use crate::output::Output;
+use crate::privilege;
+use crate::runs::Runs;
 use crate::session::Session;
 use crate::summary::Summary;
 use crate::target::TargetSet;
 use crate::wake::Waker;
 use crate::world::World;
 
-/// Ring buffer: half a second of 20 kHz on two CPUs.
-const RING_BYTES: u32 = 8 << 20;
-/// The kernel's own limit of `cpu-clock`, in nanoseconds.
-const LEAST_PERIOD: u64 = 10_000;
 /// Threads that can owe a user half at once.
 const MAX_THREADS: u32 = 256 << 10;
 
@@ -68,38 +66,46 @@ type KernelReader = JoinHandle<KernelMap>;
 
 /// Record as `options` say, until it ends.
 pub fn record(options: &Options) -> Result<Summary> {
-    if options.output.symlink_metadata().is_ok() && !options.force {
+    let is_single = matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_));
+    if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
+    // Ahead of all else, so that it shares nothing with this process.
+    let helper = Helper::start()?;
     let kernel_reader = thread::spawn(KernelMap::read);
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
     let targets = TargetSet::find(&options.targets, &cpus)?;
+    let events = Events::find(&options.events, options.rate)?;
+    if !options.quiet {
+        for note in &events.notes {
+            eprintln!("rawstack-record: {note}");
+        }
+    }
     // Ahead of the command, so that even what runs before it becomes the command is told of.
     let host = Host {
+        helper: Rc::new(helper),
         side_band: SideBand::open(&cpus)?,
         cpus,
         targets,
+        events,
         mode,
         mode_reason,
     };
-    let mut command = match options.command.as_slice() {
-        [] => None,
-        words => Some(Command::start_stopped(words)?),
-    };
-    let result = run(options, host, command.as_mut(), kernel_reader);
-    if let Some(command) = &mut command {
-        command.terminate();
-    }
+    let mut runs = Runs::start(options)?;
+    let result = run(options, host, &mut runs, kernel_reader);
+    runs.terminate();
     result
 }
 
 /// What is known of the host before anything is started.
 #[derive(Debug)]
 struct Host {
+    helper: Rc<Helper>,
     side_band: SideBand,
     cpus: Vec<u32>,
     targets: TargetSet,
+    events: Events,
     mode: Capture,
     mode_reason: String,
 }
@@ -107,27 +113,28 @@ struct Host {
 fn run(
     options: &Options,
     host: Host,
-    mut command: Option<&mut Command>,
+    runs: &mut Runs<'_>,
     kernel_reader: KernelReader,
 ) -> Result<Summary> {
     let Host {
+        helper,
         side_band,
         cpus,
         targets,
+        events,
         mode,
         mode_reason,
     } = host;
-    let period = clock_period(options)?;
     let mut room = Room::default();
-    let mut programs = Programs::load(&mut room, &config(options, mode, &targets, period))?;
+    let budget = Budget::of(options.max_memory);
+    let config = config(options, mode, &targets, &events, &budget);
+    let mut programs = Programs::load(&mut room, &config)?;
     programs.attach()?;
     targets.add(&programs)?;
-    if let Some(command) = command.as_deref().filter(|_| options.targets.command) {
-        programs.add_process_at_exec(command.id())?;
-    }
+    add_command(options, runs, &programs)?;
     let stream = programs.stream()?;
     let mut waker = Waker::new(stream.fd())?;
-    let output = Output::create(&options.output, options.force)?;
+    let mut output = Output::create(options, &budget)?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     let recording = Recording {
         mode: mode_name(mode).1,
@@ -135,21 +142,21 @@ fn run(
         start_ns,
         start_wall_ns: wall_ns(),
         writer: concat!("rawstack-record ", env!("CARGO_PKG_VERSION")).to_owned(),
-        events: event_rows(options, period),
+        events: events.rows,
         options: options.given.clone(),
-        host: facts(cpus.len(), kernel::build_id().as_ref()),
+        host: facts(cpus.len(), kernel::build_id().as_ref(), &events.notes),
         labels: options.labels.clone(),
         ..Recording::default()
     };
     // Ahead of the first sample, and so there whenever a kill may come.
-    output.send(Record::Recording(recording.clone()), Counters::default());
+    output.begin(&recording)?;
     programs.start(&targets.cpus(&cpus))?;
-    if let Some(command) = command.as_deref() {
-        command.release()?;
-    }
+    let first_run = runs.release()?;
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
-    let assembler = Assembler::new(World::new(map, page));
+    let holds_waiting = output.is_flight();
+    let world = World::new(helper, map, page);
+    let assembler = Assembler::new(world, budget.tables, holds_waiting);
     let mut session = Session {
         options,
         stream,
@@ -157,95 +164,54 @@ fn run(
         output,
         assembler,
         recording,
+        start_ns,
         counters: Counters::default(),
-        failed: false,
+        run_rows: Vec::new(),
+        is_full: false,
     };
-    session.begin()?;
-    session.read_until_end(&mut waker, start, command.as_deref_mut())?;
+    // Later archives and runs are still made by this process itself.
+    if options.runs == 1 && matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_)) {
+        privilege::give_up().map_err(|error| Error::System {
+            action: "give up privileges",
+            error,
+        })?;
+    }
+    session.begin(first_run)?;
+    session.read_until_end(&mut waker, start, runs, |runs| {
+        add_command(options, runs, &programs)
+    })?;
     programs.stop()?;
     while programs.send_unended()? {
         session.turn()?;
     }
     session.settle(&mut waker)?;
-    let command_status = command.and_then(Command::ended);
-    session.finish(start.elapsed(), mode_name(mode).0, command_status)
+    session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
 }
 
-fn config(options: &Options, mode: Capture, targets: &TargetSet, period: u64) -> Config {
+fn config(
+    options: &Options,
+    mode: Capture,
+    targets: &TargetSet,
+    events: &Events,
+    budget: &Budget,
+) -> Config {
     Config {
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
         targets: targets.wanted.clone(),
-        events: sources(options, period),
-        off_cpu: off_cpu(options),
-        ring_bytes: RING_BYTES,
-        wakeup_bytes: u64::from(RING_BYTES / 8),
+        events: events.sources.clone(),
+        off_cpu: events.off_cpu,
+        ring_bytes: budget.ring_bytes,
+        wakeup_bytes: u64::from(budget.ring_bytes / 8),
         max_threads: MAX_THREADS,
     }
 }
 
-/// Nanoseconds between two ticks of the clock.
-fn clock_period(options: &Options) -> Result<u64> {
-    if let Some(event) = options
-        .events
-        .iter()
-        .find(|event| event.name != "cpu-clock" && !matches!(event.kind, EventKind::OffCpu { .. }))
-    {
-        return Err(Error::Option {
-            option: "--event",
-            why: format!("event {event} is not known"),
-            cure: "this version samples cpu-clock",
-        });
+/// Record the command of the run that is about to begin.
+fn add_command(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
+    match runs.command() {
+        Some(command) if options.targets.command => Ok(programs.add_process_at_exec(command.id())?),
+        _ => Ok(()),
     }
-    match options.rate {
-        Rate::Period(period) if period < LEAST_PERIOD => Err(Error::Option {
-            option: "--period",
-            why: format!("{period} ns is too short"),
-            cure: "give 10000 or more",
-        }),
-        Rate::Period(period) => Ok(period),
-        Rate::Frequency(hz) => Ok(1_000_000_000 / hz),
-    }
-}
-
-/// Time blocked, where it is among the events.
-fn off_cpu(options: &Options) -> Option<OffCpu> {
-    let mut numbered = (0u32..).zip(&options.events);
-    numbered.find_map(|(number, event)| match event.kind {
-        EventKind::OffCpu { min } => Some(OffCpu {
-            number,
-            min_ns: u64::try_from(min.as_nanos()).unwrap_or(u64::MAX),
-        }),
-        _ => None,
-    })
-}
-
-fn sources(options: &Options, period: u64) -> Vec<Source> {
-    let counters = options
-        .events
-        .iter()
-        .filter(|event| event.name == "cpu-clock");
-    counters
-        .map(|event| Source {
-            name: event.name.clone(),
-            origin: Origin::Counter(Counter::cpu_clock(period)),
-        })
-        .collect()
-}
-
-fn event_rows(options: &Options, period: u64) -> Vec<EventRow> {
-    let row = |event: &EventSpec| {
-        let is_clock = event.name == "cpu-clock";
-        EventRow {
-            name: event.name.clone(),
-            unit: "ns".to_owned(),
-            period: if is_clock { period } else { 0 },
-            frequency: match options.rate {
-                Rate::Frequency(hz) if is_clock => hz,
-                _ => 0,
-            },
-        }
-    };
-    options.events.iter().map(row).collect()
 }

@@ -115,6 +115,7 @@ static __always_inline void take_waiting_half(struct wait *wait, struct tick_eve
 	if (!has_user_half(task, how))
 		return;
 	e->n_kernel = 0;
+	e->at = 0;
 	take_user_now(e, task, MAX_WAIT_FRAMES, how == CAPTURE_PLAIN);
 	wait->state = e->state;
 	wait->user_depth = e->user_depth;
@@ -126,7 +127,7 @@ static __always_inline void take_waiting_half(struct wait *wait, struct tick_eve
 	if (how != CAPTURE_DEFERRED)
 		return;
 	/* Truncated as was asked for: the return has no more. */
-	wait->wants_return = e->state == STATE_FAULTED || BPF_CORE_READ(task, utask, return_instances) ||
+	wait->wants_return = e->state == STATE_FAULTED ||
 			     (e->state == STATE_TRUNCATED && capture_cfg.max_user_frames > MAX_WAIT_FRAMES);
 }
 

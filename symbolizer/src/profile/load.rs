@@ -157,7 +157,7 @@ impl Archive<'_> {
                 }
             }
             Record::Batch(batch) => self.batch(batch),
-            Record::Runs(runs) => self.summary().runs = runs,
+            Record::Runs(runs) => self.summary().add_runs(runs),
             Record::End(end) => self.summary().end = Some(end),
             // JIT symbols and copied stacks are not used yet.
             _ => {}
