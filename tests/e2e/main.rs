@@ -13,6 +13,7 @@ mod hostile;
 mod killed;
 mod memory;
 mod names;
+mod off_cpu;
 mod offline;
 mod output;
 mod privilege;
