@@ -7,7 +7,7 @@ use rawstack_format::Counters;
 use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 
 use crate::assembler::Assembler;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::monotonic_ns;
 use crate::options::{Options, Rate};
 use crate::output::Output;
@@ -40,6 +40,8 @@ pub(crate) struct Session<'a> {
     pub(crate) counters: Counters,
     /// Runs of the command up to now.
     pub(crate) run_rows: Vec<Run>,
+    /// Why the next run could not begin.
+    pub(crate) run_error: Option<Error>,
     /// The archive has the length that was allowed.
     pub(crate) is_full: bool,
 }
@@ -162,14 +164,29 @@ impl Session<'_> {
             return Ok(false);
         };
         self.note_run(row)?;
+        match Self::next_run(runs, follow) {
+            Ok(Some(row)) => {
+                self.note_run(row)?;
+                Ok(false)
+            }
+            Ok(None) => Ok(true),
+            // The runs before it are as good as ever.
+            Err(error) => {
+                self.run_error = Some(error);
+                Ok(true)
+            }
+        }
+    }
+
+    fn next_run(
+        runs: &mut Runs<'_>,
+        follow: &impl Fn(&Runs<'_>) -> Result<()>,
+    ) -> Result<Option<Run>> {
         if !runs.start_next()? {
-            return Ok(true);
+            return Ok(None);
         }
         follow(runs)?;
-        if let Some(row) = runs.release()? {
-            self.note_run(row)?;
-        }
-        Ok(false)
+        runs.release()
     }
 
     /// No more ticks come: wait a moment for user halves of what still runs, then say of the rest what became of it.
@@ -178,6 +195,8 @@ impl Session<'_> {
         while !self.turn()? || (self.is_owed() && Instant::now() < end) {
             waker.wait(Duration::from_millis(5));
         }
+        // What is told from here on is told of what was lost, too.
+        self.assembler.end_gap();
         let counts = self.stream.counts()?;
         for loss in &counts.untold {
             self.assembler.add_loss(loss);
