@@ -8,6 +8,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 
 use crate::error::{Error, Result};
+use crate::source::Kind;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
@@ -42,10 +43,28 @@ pub(crate) fn has_loops() -> bool {
         .unwrap_or(false)
 }
 
+/// Whether a program of this kind can ask what it was attached with (5.15 and newer; raw tracepoints: 6.10).
+pub(crate) fn has_cookies(kind: Kind) -> bool {
+    /// `BPF_FUNC_get_attach_cookie` of `include/uapi/linux/bpf.h`.
+    const COOKIE: u32 = 174;
+    let program = match kind {
+        Kind::Tick => ProgramType::PerfEvent,
+        Kind::Tracepoint => ProgramType::Tracepoint,
+        Kind::Raw => ProgramType::RawTracepoint,
+        Kind::Probe => ProgramType::Kprobe,
+    };
+    program.is_helper_supported(COOKIE).unwrap_or(false)
+}
+
 /// Frames at which the kernel cuts its own walks (`kernel.perf_event_max_stack`).
 pub(crate) fn frame_limit() -> u32 {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
     text.trim().parse().unwrap_or(127).min(128)
+}
+
+/// Whether hash maps may allocate within the scheduler (6.1 and newer, which have an allocator for that).
+pub(crate) fn allocates_anywhere() -> bool {
+    !is_before((6, 1))
 }
 
 /// Whether maps and programs count against RLIMIT_MEMLOCK.

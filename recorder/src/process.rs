@@ -1,11 +1,12 @@
 //! Processes, their threads and their executable mappings, each as it was at any time that can still be asked for.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use hashbrown::HashMap;
 use rawstack_bpf::{Change, NewMapping, SideBandEvent};
 
-use crate::proc_fs::{self, ProcessFacts};
+use crate::helper::{Helper, ProcessAnswer};
 use crate::program::{Mapping, Program};
 
 /// How long the past is kept behind the last event that was looked at, in nanoseconds.
@@ -74,6 +75,7 @@ pub(crate) struct Thread {
 /// All processes that have been told of or asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
+    helper: Rc<Helper>,
     processes: HashMap<u32, Process>,
     threads: HashMap<u32, Thread>,
     /// Ended processes and threads in the order of their ends.
@@ -85,6 +87,14 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
+    /// None yet.
+    pub(crate) fn new(helper: Rc<Helper>) -> Self {
+        Self {
+            helper,
+            ..Self::default()
+        }
+    }
+
     /// Take in what the side-band told.
     pub(crate) fn apply(&mut self, event: SideBandEvent) {
         let time = event.time_ns;
@@ -215,15 +225,11 @@ impl Processes {
         self.ended.push_back((time_ns, tid));
     }
 
-    /// The process, read from `/proc` when it is not known.
+    /// The process, asked for when it is not known.
     pub(crate) fn process(&mut self, pid: u32) -> &Process {
-        if self
-            .processes
-            .get(&pid)
-            .is_none_or(|process| process.programs.is_empty())
-        {
-            let process = self.read(pid);
-            self.processes.insert(pid, process);
+        if !self.is_known(pid) {
+            let answer = self.helper.process(pid).unwrap_or_default();
+            self.insert(pid, answer);
         }
         // SANITY: just inserted, where it was not there
         self.processes
@@ -231,15 +237,19 @@ impl Processes {
             .expect("a process that was just read")
     }
 
-    fn read(&mut self, pid: u32) -> Process {
-        let facts = ProcessFacts::read(pid).unwrap_or_default();
+    fn is_known(&self, pid: u32) -> bool {
+        let process = self.processes.get(&pid);
+        process.is_some_and(|process| !process.programs.is_empty())
+    }
+
+    fn insert(&mut self, pid: u32, answer: ProcessAnswer) {
+        let ProcessAnswer { facts, maps } = answer;
         let mut program = self.next_program(0);
-        let lines = proc_fs::maps(pid);
-        program.is_whole = lines.is_ok();
-        for line in lines.unwrap_or_default() {
+        program.is_whole = maps.is_whole;
+        for line in maps.lines {
             program.map(Mapping::from_maps(line), 0);
         }
-        Process {
+        let process = Process {
             parent: facts.parent,
             namespace_pid: facts.namespace_pid,
             start_ns: facts.start_ns,
@@ -247,7 +257,8 @@ impl Processes {
             cgroup: facts.cgroup,
             programs: vec![program],
             ..Process::default()
-        }
+        };
+        self.processes.insert(pid, process);
     }
 
     /// Complete a process that only the side-band told of by what `/proc` knows, if it still lives.
@@ -259,20 +270,20 @@ impl Processes {
         else {
             return;
         };
-        match ProcessFacts::read(pid) {
-            Ok(facts) => {
+        match self.helper.facts(pid) {
+            Some(facts) => {
                 process.namespace_pid = facts.namespace_pid;
                 process.cgroup = facts.cgroup;
                 process.parent = facts.parent;
             }
-            Err(_) => process.namespace_pid = pid,
+            None => process.namespace_pid = pid,
         }
     }
 
     /// The thread, read from `/proc` when it is not known.
     pub(crate) fn thread(&mut self, pid: u32, tid: u32) -> &Thread {
         self.threads.entry(tid).or_insert_with(|| {
-            let comm = proc_fs::thread_name(pid, tid).unwrap_or_default();
+            let comm = self.helper.thread_name(pid, tid).unwrap_or_default();
             Thread {
                 pid,
                 comm,
@@ -304,9 +315,10 @@ impl Processes {
 
     /// Read all that runs now.
     pub(crate) fn read_all(&mut self) {
-        for pid in proc_fs::pids() {
-            self.process(pid);
-        }
+        let mut pids = self.helper.pids();
+        pids.retain(|&pid| !self.is_known(pid));
+        let helper = Rc::clone(&self.helper);
+        helper.processes(&pids, |pid, answer| self.insert(pid, answer));
     }
 
     /// Events were lost: what lives is read anew when it is next asked for.

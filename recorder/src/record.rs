@@ -1,11 +1,13 @@
 //! The start of a recording: everything in the right order, so that nothing is missed and nothing is left behind.
 
-use std::path::Path;
+use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
+use rawstack_bpf::{
+    Config, Counter, OffCpu, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
+};
 use rawstack_format::Counters;
 use rawstack_format::record::{Event as EventRow, Mode, Recording};
 use rustix::param::page_size;
@@ -13,13 +15,17 @@ use rustix::param::page_size;
 use crate::assembler::Assembler;
 use crate::budget::Budget;
 use crate::error::{Error, Result};
+use crate::event_spec::{EventKind, EventSpec};
+use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::kernel::{self, KernelMap};
 use crate::options::{Growth, Options, Rate, UserStacks};
 use crate::output::Output;
+use crate::privilege;
 use crate::runs::Runs;
 use crate::session::Session;
 use crate::summary::Summary;
+use crate::target::TargetSet;
 use crate::wake::Waker;
 use crate::world::World;
 
@@ -68,13 +74,18 @@ pub fn record(options: &Options) -> Result<Summary> {
     if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
+    // Ahead of all else, so that it shares nothing with this process.
+    let helper = Helper::start()?;
     let kernel_reader = thread::spawn(KernelMap::read);
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
+    let targets = TargetSet::find(&options.targets, &cpus)?;
     // Ahead of the command, so that even what runs before it becomes the command is told of.
     let host = Host {
+        helper: Rc::new(helper),
         side_band: SideBand::open(&cpus)?,
         cpus,
+        targets,
         mode,
         mode_reason,
     };
@@ -87,8 +98,10 @@ pub fn record(options: &Options) -> Result<Summary> {
 /// What is known of the host before anything is started.
 #[derive(Debug)]
 struct Host {
+    helper: Rc<Helper>,
     side_band: SideBand,
     cpus: Vec<u32>,
+    targets: TargetSet,
     mode: Capture,
     mode_reason: String,
 }
@@ -100,20 +113,21 @@ fn run(
     kernel_reader: KernelReader,
 ) -> Result<Summary> {
     let Host {
+        helper,
         side_band,
         cpus,
+        targets,
         mode,
         mode_reason,
     } = host;
-    let filter = !options.targets.is_all();
     let period = clock_period(options)?;
     let mut room = Room::default();
     let budget = Budget::of(options.max_memory);
-    let config = config(options, mode, filter, period, &budget);
+    let config = config(options, mode, &targets, period, &budget);
     let mut programs = Programs::load(&mut room, &config)?;
-    add_targets(options, &programs)?;
+    programs.attach()?;
+    targets.add(&programs)?;
     add_command(options, runs, &programs)?;
-    programs.attach(filter)?;
     let stream = programs.stream()?;
     let mut waker = Waker::new(stream.fd())?;
     let mut output = Output::create(options, &budget)?;
@@ -124,7 +138,7 @@ fn run(
         start_ns,
         start_wall_ns: wall_ns(),
         writer: concat!("rawstack-record ", env!("CARGO_PKG_VERSION")).to_owned(),
-        events: vec![event_row(options.rate, period)],
+        events: event_rows(options, period),
         options: options.given.clone(),
         host: facts(cpus.len(), kernel::build_id().as_ref()),
         labels: options.labels.clone(),
@@ -132,12 +146,13 @@ fn run(
     };
     // Ahead of the first sample, and so there whenever a kill may come.
     output.begin(&recording)?;
-    programs.start(&cpus, period)?;
+    programs.start(&targets.cpus(&cpus))?;
     let first_run = runs.release()?;
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
     let holds_waiting = output.is_flight();
-    let assembler = Assembler::new(World::new(map, page), budget.tables, holds_waiting);
+    let world = World::new(helper, map, page);
+    let assembler = Assembler::new(world, budget.tables, holds_waiting);
     let mut session = Session {
         options,
         stream,
@@ -151,22 +166,39 @@ fn run(
         run_error: None,
         is_full: false,
     };
+    // Later archives and runs are still made by this process itself.
+    if options.runs == 1 && matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_)) {
+        privilege::give_up().map_err(|error| Error::System {
+            action: "give up privileges",
+            error,
+        })?;
+    }
     session.begin(first_run)?;
     session.read_until_end(&mut waker, start, runs, |runs| {
         add_command(options, runs, &programs)
     })?;
     programs.stop()?;
+    while programs.send_unended()? {
+        session.turn()?;
+    }
     session.settle(&mut waker)?;
     session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
 }
 
-fn config(options: &Options, mode: Capture, filter: bool, period: u64, budget: &Budget) -> Config {
+fn config(
+    options: &Options,
+    mode: Capture,
+    targets: &TargetSet,
+    period: u64,
+    budget: &Budget,
+) -> Config {
     Config {
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
-        period,
-        filter,
+        targets: targets.wanted.clone(),
+        events: sources(options, period),
+        off_cpu: off_cpu(options),
         ring_bytes: budget.ring_bytes,
         wakeup_bytes: u64::from(budget.ring_bytes / 8),
         max_threads: MAX_THREADS,
@@ -178,7 +210,7 @@ fn clock_period(options: &Options) -> Result<u64> {
     if let Some(event) = options
         .events
         .iter()
-        .find(|event| event.name != "cpu-clock")
+        .find(|event| event.name != "cpu-clock" && !matches!(event.kind, EventKind::OffCpu { .. }))
     {
         return Err(Error::Option {
             option: "--event",
@@ -197,32 +229,51 @@ fn clock_period(options: &Options) -> Result<u64> {
     }
 }
 
-fn event_row(rate: Rate, period: u64) -> EventRow {
-    EventRow {
-        name: "cpu-clock".to_owned(),
-        unit: "ns".to_owned(),
-        period,
-        frequency: match rate {
-            Rate::Frequency(hz) => hz,
-            Rate::Period(_) => 0,
-        },
-    }
+/// Time blocked, where it is among the events.
+fn off_cpu(options: &Options) -> Option<OffCpu> {
+    let mut numbered = (0u32..).zip(&options.events);
+    numbered.find_map(|(number, event)| match event.kind {
+        EventKind::OffCpu { min } => Some(OffCpu {
+            number,
+            min_ns: u64::try_from(min.as_nanos()).unwrap_or(u64::MAX),
+        }),
+        _ => None,
+    })
 }
 
-fn add_targets(options: &Options, programs: &Programs<'_>) -> Result<()> {
-    for &pid in &options.targets.pids {
-        if !Path::new(&format!("/proc/{pid}")).exists() {
-            return Err(Error::NoProcess(pid));
+fn sources(options: &Options, period: u64) -> Vec<Source> {
+    let counters = options
+        .events
+        .iter()
+        .filter(|event| event.name == "cpu-clock");
+    counters
+        .map(|event| Source {
+            name: event.name.clone(),
+            origin: Origin::Counter(Counter::cpu_clock(period)),
+        })
+        .collect()
+}
+
+fn event_rows(options: &Options, period: u64) -> Vec<EventRow> {
+    let row = |event: &EventSpec| {
+        let is_clock = event.name == "cpu-clock";
+        EventRow {
+            name: event.name.clone(),
+            unit: "ns".to_owned(),
+            period: if is_clock { period } else { 0 },
+            frequency: match options.rate {
+                Rate::Frequency(hz) if is_clock => hz,
+                _ => 0,
+            },
         }
-        programs.add_target(pid)?;
-    }
-    Ok(())
+    };
+    options.events.iter().map(row).collect()
 }
 
 /// Record the command of the run that is about to begin.
 fn add_command(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
     match runs.command() {
-        Some(command) if options.targets.command => Ok(programs.add_target(command.id())?),
+        Some(command) if options.targets.command => Ok(programs.add_process_at_exec(command.id())?),
         _ => Ok(()),
     }
 }

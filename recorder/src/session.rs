@@ -12,6 +12,7 @@ use crate::host::monotonic_ns;
 use crate::options::{Options, Rate};
 use crate::output::Output;
 use crate::runs::Runs;
+use crate::target::process_of;
 use crate::wake::Waker;
 
 mod archives;
@@ -57,14 +58,15 @@ impl Session<'_> {
         if !targets.names_tasks() {
             self.assembler.world.processes.read_all();
         }
-        for &pid in &targets.pids {
+        let of_threads = targets.tids.iter().filter_map(|&tid| process_of(tid));
+        for pid in targets.pids.iter().copied().chain(of_threads) {
             self.assembler.world.processes.process(pid);
         }
         self.turn().map(|_| ())
     }
 
     /// Read what waits. Whether that was all.
-    fn turn(&mut self) -> Result<bool> {
+    pub(crate) fn turn(&mut self) -> Result<bool> {
         let was_full = self.is_full;
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;

@@ -5,13 +5,17 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod churn;
 mod command_line;
 mod halves;
+mod hostile;
 mod killed;
 mod memory;
 mod names;
 mod offline;
 mod output;
+mod privilege;
 mod processes;
 mod recording;
 mod runs;
+mod targets;

@@ -42,6 +42,7 @@ enum drop_reason {
 /* Bits of tick_event.flags. */
 enum tick_flag {
 	TICK_KERNEL_CUT = 1, /* the kernel half was cut at the limit */
+	TICK_BLOCKED = 2, /* with STATE_PENDING: no EVENT_USER follows, recording ends while the task is blocked */
 };
 
 /* A sample: its kernel half, and its user half unless that is still to come. */
@@ -118,9 +119,15 @@ struct loss {
 /* What a CPU keeps between events. Read by user space at the end: the truth for reserved IDs. */
 struct cpu_state {
 	__u64 next[LEVELS]; /* IDs reserved, by level */
-	__u64 unnumbered; /* samples that found no level free; counted as reserved and dropped */
+	__u64 unnumbered; /* samples that found no level free, or no room to wait; counted as reserved and dropped */
 	__u64 busy[LEVELS];
 	struct loss losses[DROP_REASONS];
+} __attribute__((aligned(64))); /* CPUs do not share cache lines */
+
+/* Hits of one event on one CPU. */
+struct hits {
+	__u64 seen;
+	__u64 told; /* of these, those that are in the weight of a sample */
 };
 
 /* Set before the programs are loaded. */
@@ -132,11 +139,27 @@ struct capture_config {
 	__u32 max_kernel_frames; /* the kernel's own limit: reaching it means cut */
 };
 
+/* Kinds of programs whose runs are samples. */
+enum event_kind {
+	KIND_TICK = 0, /* overflow of a perf event */
+	KIND_TRACEPOINT = 1,
+	KIND_RAW = 2, /* raw tracepoint */
+	KIND_PROBE = 3, /* uprobe, uretprobe, kprobe */
+	KINDS = 4,
+};
+
+/* Events of one recording at most. */
+#define MAX_EVENTS 64
+
+/* What the attaching side tells a program of its event, in one number: COOKIE_* say where. */
+#define COOKIE_EVENT 0xff /* number of the event */
+#define COOKIE_EVERY_SHIFT 32 /* each so manieth hit is a sample */
+
 /* Set before the programs are loaded: the recorder's own part. */
 struct recorder_config {
-	__u64 period; /* weight of one tick */
-	__u32 filter; /* only processes in `targets` */
-	__u32 follow; /* and their children */
+	__u64 lone_cookie[KINDS]; /* of the kind's only event, where the kernel has no cookies for it */
+	__u32 has_cookie; /* bit KIND_*: the kernel has */
+	__u32 pad;
 };
 
 #endif

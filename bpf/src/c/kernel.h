@@ -31,7 +31,7 @@ enum {
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
-enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
 enum { BPF_F_USER_STACK = 256 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 enum { BPF_RB_AVAIL_DATA = 0 };
@@ -73,8 +73,58 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup_root {
+	int hierarchy_id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+	struct cgroup *ancestors[]; /* 6.1 and newer */
+};
+
+struct cgroup___before_6_1 {
+	int level;
+	__u64 ancestor_ids[];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+	struct list_head cgrp_links;
+};
+
+struct cgrp_cset_link {
+	struct cgroup *cgrp;
+	struct list_head cgrp_link;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+/* Where tasks that do not run say why not, before 5.14. */
+struct task_struct___before_5_14 {
+	long state;
+};
+
 struct task_struct {
 	unsigned int flags;
+	unsigned int __state;
+	int on_cpu;
+	int wake_cpu; /* of a task that does not run: where it last did */
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	int pid;
 	int tgid;
 	__u64 start_time;
@@ -83,6 +133,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct signal_struct *signal;
 	struct uprobe_task *utask;
+	struct css_set *cgroups;
 };
 
 struct vm_area_struct {
@@ -115,6 +166,17 @@ enum bpf_func_id {
 };
 
 #pragma clang attribute pop
+
+/* Context of perf event programs, include/uapi/linux/bpf_perf_event.h: never relocated. */
+struct bpf_perf_event_data {
+#if defined(__TARGET_ARCH_x86)
+	__u64 regs[21];
+#else
+	__u64 regs[34];
+#endif
+	__u64 sample_period;
+	__u64 addr;
+};
 
 /* Context of raw tracepoint programs: never relocated. */
 struct bpf_raw_tracepoint_args {

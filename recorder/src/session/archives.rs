@@ -9,7 +9,6 @@ use super::{Session, rate};
 use crate::assembler::Cut;
 use crate::error::Result;
 use crate::host::{monotonic_ns, wall_ns};
-use crate::kernel;
 use crate::options::Growth;
 use crate::summary::{Summary, Unwritten};
 use crate::totals::Totals;
@@ -26,7 +25,7 @@ impl Session<'_> {
             let record = Record::KernelModules(KernelModules { modules });
             self.output.add_preamble(&record)?;
         }
-        if let Some(vdso) = kernel::vdso() {
+        if let Some(vdso) = self.assembler.world.kernel.vdso.clone() {
             self.output.add_preamble(&Record::Vdso(vdso))?;
         }
         if self.options.all_kernel_symbols {
@@ -273,6 +272,7 @@ impl Session<'_> {
                 .filter(has_no_id)
                 .map(|module| module.path.clone())
                 .collect(),
+            unread: world.helper.account().to_string(),
             kernel_hidden: world.kernel.is_hidden(),
             limited_by_size,
             is_numbered: ending.is_numbered,
