@@ -168,6 +168,7 @@ fn run(
         start_ns,
         counters: Counters::default(),
         run_rows: Vec::new(),
+        run_error: None,
         is_full: false,
         cpus: None,
     };

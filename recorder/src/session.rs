@@ -7,7 +7,7 @@ use rawstack_format::Counters;
 use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 
 use crate::assembler::Assembler;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::monotonic_ns;
 use crate::hotplug::CpuWatch;
 use crate::options::Options;
@@ -41,6 +41,8 @@ pub(crate) struct Session<'a> {
     pub(crate) counters: Counters,
     /// Runs of the command up to now.
     pub(crate) run_rows: Vec<Run>,
+    /// Why the next run could not begin.
+    pub(crate) run_error: Option<Error>,
     /// The archive has the length that was allowed.
     pub(crate) is_full: bool,
     /// CPUs that come and go.
@@ -161,9 +163,14 @@ impl Session<'_> {
             return Ok(false);
         };
         self.note_run(row)?;
-        match runs.release()? {
-            None => Ok(true),
-            Some(row) => self.note_run(row).map(|()| false),
+        match runs.release() {
+            Ok(Some(row)) => self.note_run(row).map(|()| false),
+            Ok(None) => Ok(true),
+            // The runs before it are as good as ever.
+            Err(error) => {
+                self.run_error = Some(error);
+                Ok(true)
+            }
         }
     }
 
@@ -173,6 +180,8 @@ impl Session<'_> {
         while !self.turn()? || (self.is_owed() && Instant::now() < end) {
             waker.wait(Duration::from_millis(5));
         }
+        // What is told from here on is told of what was lost, too.
+        self.assembler.end_gap();
         let counts = self.stream.counts()?;
         for loss in &counts.untold {
             self.assembler.add_loss(loss);
