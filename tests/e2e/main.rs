@@ -8,6 +8,7 @@ mod accounting;
 mod churn;
 mod command_line;
 mod doctor;
+mod events;
 mod halves;
 mod hostile;
 mod killed;

@@ -535,7 +535,7 @@ fn memory_bound() {
     let lab = Lab::new();
     let disk = SmallDisk::new(&lab, "256k");
     let archive = disk.path("d.rawstack");
-    let mut recorder = many_bytes(&archive, &[], "5").spawn();
+    let mut recorder = many_bytes(&archive, &["-d", "5s"]).spawn();
     let mut peak = 0;
     while !recorder.has_ended() {
         peak = peak.max(resident_peak(recorder.pid()).unwrap_or(0));
