@@ -13,6 +13,7 @@ mod command;
 mod elf;
 mod epoch;
 mod error;
+mod event;
 mod event_spec;
 mod helper;
 mod host;

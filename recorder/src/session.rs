@@ -9,7 +9,7 @@ use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 use crate::assembler::Assembler;
 use crate::error::Result;
 use crate::host::monotonic_ns;
-use crate::options::{Options, Rate};
+use crate::options::Options;
 use crate::output::Output;
 use crate::runs::Runs;
 use crate::target::process_of;
@@ -216,19 +216,5 @@ impl Session<'_> {
 
     fn is_owed(&self) -> bool {
         self.assembler.owed().next().is_some()
-    }
-}
-
-/// The events and how often each is sampled, for people.
-fn rate(options: &Options) -> String {
-    let names: Vec<_> = options
-        .events
-        .iter()
-        .map(|event| event.name.as_str())
-        .collect();
-    let names = names.join(", ");
-    match options.rate {
-        Rate::Period(period) => format!("{names} every {period}"),
-        Rate::Frequency(hz) => format!("{names} at {hz} Hz"),
     }
 }

@@ -94,6 +94,7 @@ enum capture_how {
 struct capture_request {
 	__u64 weight;
 	__u32 event;
+	__u32 at; /* AT_* bits */
 };
 
 static __always_inline struct cpu_state *this_cpu_state(void)
@@ -239,11 +240,15 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 	}
 	begin_user(&e->head, slot, tid, STATE_FAULTED);
 	/* Another stack pointer: sigreturn or ptrace put other registers there, the stack of the tick is gone. */
-	if (start_walk(&walk, task) && walk.sp == slot->sp) {
-		walk_user(&walk, e->frames, MAX_USER_FRAMES, false);
+	if (start_walk(&walk, task) && (walk.sp == slot->sp || slot->at & AT_PROBE)) {
+		walk.ip = slot->ip;
+		walk.sp = slot->sp;
+		walk.fp = slot->fp;
+		walk.extra = slot->at & AT_ENTRY;
+		find_uprobes(&walk, task);
+		walk_user(&walk, e->frames, MAX_USER_FRAMES, slot->at & AT_ENTRY, false);
 		if (walk.end == WALK_FAULT && fetch)
 			return 1;
-		repair_uretprobes(task, &walk, e->frames);
 		e->head.state = walk_state(&walk);
 		e->head.user_depth = walk_depth(&walk);
 		e->head.n_user = walk.kept;
@@ -334,7 +339,10 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e, s
 	if (!err) {
 		slot->owner = e->id;
 		slot->exec_id = task->self_exec_id;
+		slot->ip = walk.ip;
 		slot->sp = walk.sp;
+		slot->fp = walk.fp;
+		slot->at = e->at;
 		slot->done = 0;
 	}
 	barrier();
@@ -360,7 +368,9 @@ static __always_inline void take_user_now(struct tick_event *e, struct task_stru
 	e->state = STATE_FAULTED;
 	if (first > MAX_KERNEL_FRAMES || !start_walk(&walk, task))
 		return;
-	walk_user(&walk, &e->frames[first], room, plain);
+	walk.extra = e->at & AT_ENTRY;
+	find_uprobes(&walk, task);
+	walk_user(&walk, &e->frames[first], room, e->at & AT_ENTRY, plain);
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
 	e->user_depth = walk_depth(&walk);
@@ -394,12 +404,12 @@ static __always_inline bool has_user_half(struct task_struct *task, const enum c
 }
 
 /*
- * Whether the tick interrupted user code, whose stack a uretprobe has not changed. Then the task is about to return to
- * user space anyway: what the tick can see whole, it may as well take, and spare the hook on the return.
+ * Whether the tick interrupted user code. Then the task is about to return to user space anyway: what the tick can see
+ * whole, it may as well take, and spare the hook on the return.
  */
-static __always_inline bool in_user_code(struct tick_event *e, struct task_struct *task)
+static __always_inline bool in_user_code(struct tick_event *e)
 {
-	return capture_cfg.kernel_stacks && !e->n_kernel && !BPF_CORE_READ(task, utask, return_instances);
+	return e->at & AT_PROBE || (capture_cfg.kernel_stacks && !e->n_kernel);
 }
 
 static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, const enum capture_how how)
@@ -407,7 +417,7 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
 	bool at_once = how != CAPTURE_DEFERRED || exiting;
-	bool try_first = !at_once && in_user_code(e, task);
+	bool try_first = !at_once && in_user_code(e);
 
 	if (!has_user_half(task, how)) {
 		/* An exiting thread lost its memory already. */
@@ -461,7 +471,7 @@ static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struc
 	e->user_depth = 0;
 	e->n_kernel = 0;
 	e->n_user = 0;
-	e->pad = 0;
+	e->at = request->at;
 }
 
 /* Reserve an ID and take what can be taken at `level`, which is ours. */

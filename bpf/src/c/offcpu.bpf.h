@@ -115,6 +115,7 @@ static __always_inline void take_waiting_half(struct wait *wait, struct tick_eve
 	if (!has_user_half(task, how))
 		return;
 	e->n_kernel = 0;
+	e->at = 0;
 	take_user_now(e, task, MAX_WAIT_FRAMES, how == CAPTURE_PLAIN);
 	wait->state = e->state;
 	wait->user_depth = e->user_depth;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use rawstack_format::record::{End, KernelModules, KernelSymbols, ModuleKind, Record, Run, State};
 
-use super::{Session, rate};
+use super::Session;
 use crate::assembler::Cut;
 use crate::error::Result;
+use crate::event::rate_text;
 use crate::host::{monotonic_ns, wall_ns};
 use crate::options::Growth;
 use crate::summary::{Summary, Unwritten};
@@ -236,12 +237,13 @@ impl Session<'_> {
         let has_no_id = |module: &&rawstack_format::record::Module| {
             module.kind == ModuleKind::Elf && module.build_id.is_none()
         };
+        let rates: Vec<_> = self.recording.events.iter().map(rate_text).collect();
         Ok(Summary {
             path: self.options.output.clone(),
             duration,
             mode,
             mode_reason: self.recording.mode_reason,
-            event: rate(self.options),
+            event: rates.join(", "),
             samples: totals.samples,
             reserved,
             states: totals.states,
