@@ -3,6 +3,7 @@
 //! Layout of the records: `enum perf_event_type` in `include/uapi/linux/perf_event.h`.
 
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 use crate::error::{Error, Result};
 use crate::perf_event::{SAMPLE_ID_LEN, SideBandRing};
@@ -111,6 +112,11 @@ impl SideBand {
             bytes: Vec::new(),
             events: Vec::new(),
         })
+    }
+
+    /// Each becomes readable when a quarter of its CPU's room is used. For edge-triggered `epoll`.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(SideBandRing::fd)
     }
 
     /// Hand out, in the order of time, what has been told since the last call.

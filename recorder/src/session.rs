@@ -19,8 +19,8 @@ mod archives;
 
 /// Longest time that a sample stays in memory only, together with the wait for events: less than a second.
 const WRITE_INTERVAL: Duration = Duration::from_millis(750);
-/// Longest wait for events.
-const WAIT: Duration = Duration::from_millis(100);
+/// Longest wait for events; what wakes is a part of a buffer that is used.
+const WAIT: Duration = Duration::from_millis(250);
 /// Batches of events that are read before anything else is looked at.
 const BATCHES_PER_TURN: usize = 64;
 /// How long user halves may still come after the last tick.
@@ -66,6 +66,7 @@ impl Session<'_> {
     /// Read what waits. Whether that was all.
     pub(crate) fn turn(&mut self) -> Result<bool> {
         let was_full = self.is_full;
+        let begun = monotonic_ns();
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -80,6 +81,8 @@ impl Session<'_> {
             self.send_cuts()?;
             self.rotate_if_due()?;
             if events == 0 {
+                // With no samples for hours, too, processes that came and went are forgotten.
+                self.assembler.caught_up(begun);
                 return Ok(true);
             }
             if self.is_full && !was_full {
@@ -114,10 +117,8 @@ impl Session<'_> {
             _ => world.processes.apply(event),
         });
         if let Some(drop) = lost {
-            world.processes.distrust();
-            if !self.options.targets.names_tasks() {
-                world.processes.read_all();
-            }
+            let reads_all = !self.options.targets.names_tasks();
+            world.processes.distrust(drop.to_ns, reads_all);
             self.assembler.add_drop(drop);
         }
     }

@@ -24,15 +24,17 @@ pub(crate) struct Waker {
 }
 
 impl Waker {
-    /// Wake for events at `events`, for SIGINT, SIGTERM, SIGUSR2 and ended children.
-    pub(crate) fn new(events: BorrowedFd<'_>) -> Result<Self> {
+    /// Wake for events at any of `events`, for SIGINT, SIGTERM, SIGUSR2 and ended children.
+    pub(crate) fn new<'a>(events: impl IntoIterator<Item = BorrowedFd<'a>>) -> Result<Self> {
         Self::build(events).map_err(|error| Error::System {
             action: "set up signals",
             error,
         })
     }
 
-    fn build(events: BorrowedFd<'_>) -> result::Result<Self, io::Error> {
+    fn build<'a>(
+        events: impl IntoIterator<Item = BorrowedFd<'a>>,
+    ) -> result::Result<Self, io::Error> {
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
         let ending = Arc::new(AtomicUsize::new(0));
@@ -51,12 +53,14 @@ impl Waker {
         }
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         // Edge-triggered: it wakes when the kernel says that enough waits, not whenever something does.
-        epoll::add(
-            &epoll,
-            events,
-            EventData::new_u64(0),
-            EventFlags::IN | EventFlags::ET,
-        )?;
+        for events in events {
+            epoll::add(
+                &epoll,
+                events,
+                EventData::new_u64(0),
+                EventFlags::IN | EventFlags::ET,
+            )?;
+        }
         epoll::add(
             &epoll,
             signals.as_fd(),
