@@ -19,8 +19,8 @@ mod archives;
 
 /// Longest time that a sample stays in memory only, together with the wait for events: less than a second.
 const WRITE_INTERVAL: Duration = Duration::from_millis(750);
-/// Longest wait for events.
-const WAIT: Duration = Duration::from_millis(100);
+/// Longest wait for events; what wakes is a part of a buffer that is used.
+const WAIT: Duration = Duration::from_millis(250);
 /// Batches of events that are read before anything else is looked at.
 const BATCHES_PER_TURN: usize = 64;
 /// How long user halves may still come after the last tick.
@@ -69,6 +69,7 @@ impl Session<'_> {
     /// Read what waits. Whether that was all.
     pub(crate) fn turn(&mut self) -> Result<bool> {
         let was_full = self.is_full;
+        let begun = monotonic_ns();
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -83,6 +84,8 @@ impl Session<'_> {
             self.send_cuts()?;
             self.rotate_if_due()?;
             if events == 0 {
+                // With no samples for hours, too, processes that came and went are forgotten.
+                self.assembler.caught_up(begun);
                 return Ok(true);
             }
             if self.is_full && !was_full {
@@ -117,10 +120,8 @@ impl Session<'_> {
             _ => world.processes.apply(event),
         });
         if let Some(drop) = lost {
-            world.processes.distrust();
-            if !self.options.targets.names_tasks() {
-                world.processes.read_all();
-            }
+            let reads_all = !self.options.targets.names_tasks();
+            world.processes.distrust(drop.to_ns, reads_all);
             self.assembler.add_drop(drop);
         }
     }
@@ -142,7 +143,7 @@ impl Session<'_> {
             waker.wait(WAIT.min(left));
             let is_last_run = self.mind_runs(runs)?;
             self.turn()?;
-            self.mind_cpus();
+            self.mind_cpus(waker)?;
             self.tell_news();
             if written.elapsed() + WAIT >= WRITE_INTERVAL {
                 self.write()?;
@@ -217,13 +218,16 @@ impl Session<'_> {
     }
 
     /// Record on CPUs that have come.
-    fn mind_cpus(&mut self) {
-        let Some(cpus) = &mut self.cpus else { return };
+    fn mind_cpus(&mut self, waker: &Waker) -> Result<()> {
+        let Some(cpus) = self.cpus.as_mut().filter(|cpus| cpus.is_due()) else {
+            return Ok(());
+        };
         for news in cpus.turn(&mut self.side_band) {
             if !self.options.quiet {
                 eprintln!("rawstack-record: {news}");
             }
         }
+        waker.watch(self.side_band.fds())
     }
 
     fn is_owed(&self) -> bool {

@@ -113,8 +113,7 @@ impl Session<'_> {
             self.assembler.cut();
             self.send_cuts()?;
         }
-        let seen = self.assembler.last_ns();
-        self.assembler.world.processes.forget(seen);
+        self.assembler.forget();
         Ok(())
     }
 
@@ -267,7 +266,7 @@ impl Session<'_> {
             drops: totals.drops,
             processes,
             threads,
-            modules: world.modules.iter().count(),
+            modules: usize::try_from(world.modules.met()).unwrap_or(usize::MAX),
             without_build_id: world
                 .modules
                 .iter()
