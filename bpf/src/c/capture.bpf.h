@@ -459,14 +459,16 @@ static __always_inline void send_tick(struct cpu_state *cpu, struct tick_event *
 		count_loss(cpu, output_failure(size), e->time_ns);
 }
 
-/* Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has no stack yet. */
+/*
+ * Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has neither time nor
+ * stack yet.
+ */
 static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struct tick_event *e, __u64 task,
 				       const struct capture_request *request)
 {
 	e->cpu = bpf_get_smp_processor_id();
 	e->id = (__u64)e->cpu << 48 | (__u64)level << 44 | ++cpu->next[level];
 	e->owner = e->id;
-	e->time_ns = bpf_ktime_get_ns();
 	e->type = EVENT_TICK;
 	e->state = STATE_COMPLETE;
 	e->flags = 0;
@@ -490,6 +492,7 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	if (!e || level >= LEVELS)
 		return 0;
 	begin_tick(cpu, level, e, bpf_get_current_pid_tgid(), request);
+	e->time_ns = bpf_ktime_get_ns();
 	take_kernel(ctx, e, request->skip);
 	take_user_half(cpu, e, how);
 	send_tick(cpu, e);
