@@ -11,6 +11,7 @@ mod elf;
 mod epoch;
 mod error;
 mod host;
+mod jit;
 mod kernel;
 mod module;
 mod options;

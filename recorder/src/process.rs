@@ -1,10 +1,12 @@
 //! Processes, their threads and their executable mappings, each as it was at any time that can still be asked for.
 
 use std::collections::VecDeque;
+use std::mem;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rawstack_bpf::{Change, NewMapping, SideBandEvent};
 
+use crate::jit::Source;
 use crate::proc_fs::{self, ProcessFacts};
 use crate::program::{Mapping, Program};
 
@@ -54,6 +56,39 @@ impl Process {
     }
 }
 
+/// What those who read JIT maps should know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JitChange {
+    /// The process runs code of no file that it was not seen to run before.
+    Ran(u32),
+    /// The process has mapped a jitdump.
+    Dumped(u32),
+    /// The process's program has ended, by exit or exec.
+    Ended {
+        /// Process.
+        pid: u32,
+        /// Number of the program.
+        program: u32,
+        /// When, monotonic clock.
+        time_ns: u64,
+    },
+}
+
+/// A program that runs code of its own making.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JitProgram {
+    /// Process.
+    pub(crate) pid: u32,
+    /// Number that no other program of the recording has.
+    pub(crate) number: u32,
+    /// Start of the process, monotonic clock; 0 where not known.
+    pub(crate) start_ns: u64,
+    /// Start of the program in it; 0 where not known.
+    pub(crate) since_ns: u64,
+    /// End of the process.
+    pub(crate) ended_ns: Option<u64>,
+}
+
 /// A thread's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Thread {
@@ -82,6 +117,9 @@ pub(crate) struct Processes {
     changed: VecDeque<(u64, u32)>,
     programs: u32,
     sampled: (u64, u64),
+    jit_changes: Vec<JitChange>,
+    /// Those told of in `jit_changes` as running new code.
+    jit_ran: HashSet<u32>,
 }
 
 impl Processes {
@@ -120,12 +158,16 @@ impl Processes {
             .and_then(|process| process.programs.last_mut());
         if let Some(program) = program {
             self.changed.push_back((time_ns, new.pid));
+            if Source::is_jit_dump(&new.path) {
+                self.jit_changes.push(JitChange::Dumped(new.pid));
+            }
             program.map(Mapping::from_side_band(new, time_ns), time_ns);
         }
     }
 
     fn name(&mut self, pid: u32, tid: u32, exec: bool, name: &[u8], time_ns: u64) {
         if exec {
+            self.end_program(pid, time_ns);
             let program = Program {
                 is_whole: true,
                 ..self.next_program(time_ns)
@@ -207,12 +249,72 @@ impl Processes {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.exited_ns = Some(time_ns);
         }
+        if pid == tid {
+            self.end_program(pid, time_ns);
+        }
         // The main thread may end before others: samples of those find the process for a while longer, and
         // read it anew after that.
         if let Some(process) = self.processes.get_mut(&pid).filter(|_| pid == tid) {
             process.exited_ns = Some(time_ns);
         }
         self.ended.push_back((time_ns, tid));
+    }
+
+    fn end_program(&mut self, pid: u32, time_ns: u64) {
+        let process = self.processes.get(&pid);
+        if let Some(program) = process.and_then(|process| process.programs.last())
+            && program.is_jit
+        {
+            let program = program.number;
+            self.jit_changes.push(JitChange::Ended {
+                pid,
+                program,
+                time_ns,
+            });
+        }
+    }
+
+    /// The process runs code of no file, in a place where it was not seen before.
+    pub(crate) fn mark_jit(&mut self, pid: u32) {
+        let process = self.processes.get_mut(&pid);
+        if let Some(program) = process.and_then(|process| process.programs.last_mut()) {
+            program.is_jit = true;
+            if self.jit_ran.insert(pid) {
+                self.jit_changes.push(JitChange::Ran(pid));
+            }
+        }
+    }
+
+    /// What became of processes that run code of no file, since the last call.
+    pub(crate) fn take_jit_changes(&mut self) -> Vec<JitChange> {
+        self.jit_ran.clear();
+        mem::take(&mut self.jit_changes)
+    }
+
+    /// The present program of a process.
+    pub(crate) fn jit_program(&self, pid: u32) -> Option<JitProgram> {
+        let process = self.processes.get(&pid)?;
+        let program = process.programs.last()?;
+        Some(JitProgram {
+            pid,
+            number: program.number,
+            start_ns: process.start_ns,
+            since_ns: program.since_ns,
+            ended_ns: process.exited_ns,
+        })
+    }
+
+    /// Paths of the jitdumps that the process has mapped, as it sees them.
+    pub(crate) fn jit_dumps(&self, pid: u32) -> Vec<Vec<u8>> {
+        let program = self
+            .processes
+            .get(&pid)
+            .and_then(|process| process.programs.last());
+        let paths = program
+            .into_iter()
+            .flat_map(|program| program.mappings.values());
+        let dumps = paths.filter(|mapping| Source::is_jit_dump(&mapping.path));
+        dumps.map(|mapping| mapping.path.to_vec()).collect()
     }
 
     /// The process, read from `/proc` when it is not known.

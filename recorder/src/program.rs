@@ -71,6 +71,8 @@ pub(crate) struct Program {
     pub(crate) version: u32,
     /// All executable mappings are known: what lies in none of them is no code.
     pub(crate) is_whole: bool,
+    /// It was seen to run code of no file.
+    pub(crate) is_jit: bool,
 }
 
 impl Program {

@@ -100,7 +100,10 @@ impl World {
             .wrapping_sub(mapping.addresses.start)
             .wrapping_add(mapping.offset);
         let offset = match self.modules.get(module).map(|module| module.kind) {
-            Some(ModuleKind::Anonymous) => address,
+            Some(ModuleKind::Anonymous) => {
+                self.processes.mark_jit(pid);
+                address
+            }
             _ => in_file,
         };
         UserPlace {

@@ -1,0 +1,16 @@
+//! What runtimes write about the code they make: perf maps and jitdumps of sampled processes, copied into the archive.
+//!
+//! [`Files`] finds and reads them, a piece at a time, and trusts neither the process nor its files. [`Worker`] runs
+//! it beside the recording, so that a file that does not answer stops nothing. [`Tracker`] knows which process has
+//! been read up to where, and when to look again. Nothing here knows what a map says, but for the machine code in
+//! jitdumps, which [`CodeEraser`] leaves out.
+
+mod eraser;
+mod files;
+mod request;
+mod track;
+mod tracker;
+mod worker;
+
+pub(crate) use request::{Refusal, Source};
+pub(crate) use tracker::{JitCounts, Tracker};

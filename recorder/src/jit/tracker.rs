@@ -1,0 +1,332 @@
+//! Which process's files were read up to where, and when they are read again. Opens nothing itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use rawstack_format::record::{JitMap, Record};
+
+use super::files::Files;
+use super::request::{Refusal, Source};
+use super::track::Track;
+use super::worker::{Answer, Worker};
+use crate::process::{JitChange, JitProgram, Processes};
+
+/// How long a file may take to give a piece.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long all that is left may take at the end.
+const LAST: Duration = Duration::from_secs(1);
+/// Readers that may be left waiting for a file that does not answer; then no more maps are read.
+const MOST_STUCK: u32 = 4;
+/// Bytes that are kept of all files.
+const TOTAL_MOST: u64 = 2 << 30;
+/// Processes that are followed at once, and jitdumps of one.
+const MOST_PROCESSES: usize = 4096;
+const MOST_DUMPS: usize = 4;
+
+/// What is told at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JitCounts {
+    /// Files that were read.
+    pub(crate) files: u64,
+    /// Bytes of them.
+    pub(crate) bytes: u64,
+    /// Files of which not all is in the archive.
+    pub(crate) cut: u64,
+    /// Processes that ran code of their own making and have no map in the archive, by the reason.
+    pub(crate) without: BTreeMap<Refusal, u64>,
+}
+
+/// A program of a process that runs code of its own making.
+#[derive(Debug)]
+struct Tracked {
+    program: JitProgram,
+    tracks: Vec<Track>,
+    ended_ns: Option<u64>,
+    /// When it last ran code that was not seen before.
+    news: Instant,
+}
+
+impl Tracked {
+    fn add_dumps(&mut self, paths: Vec<Vec<u8>>) {
+        for path in paths {
+            let source = Source::JitDump(path);
+            let is_known = self.tracks.iter().any(|track| track.source == source);
+            if !is_known && self.tracks.len() <= MOST_DUMPS {
+                self.tracks.push(Track::new(source));
+            }
+        }
+    }
+}
+
+/// All such programs, by process.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    /// None: no more maps can be read.
+    worker: Option<Worker>,
+    stuck: u32,
+    tracked: HashMap<u32, Tracked>,
+    queue: VecDeque<(u32, usize)>,
+    /// What is being read, since when nothing came. An index of none: nobody wants it any more.
+    running: Option<(u32, usize, Instant)>,
+    counts: JitCounts,
+    is_last: bool,
+}
+
+impl Tracker {
+    /// No process known yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            worker: Worker::start(Box::new(Files::new())),
+            stuck: 0,
+            tracked: HashMap::new(),
+            queue: VecDeque::new(),
+            running: None,
+            counts: JitCounts::default(),
+            is_last: false,
+        }
+    }
+
+    /// Take in what happened to processes and what was read, ask for more: what is to be written. Never waits.
+    pub(crate) fn turn(&mut self, processes: &mut Processes) -> Vec<Record> {
+        let now = Instant::now();
+        let mut records = Vec::new();
+        for change in processes.take_jit_changes() {
+            self.change(change, processes, now, &mut records);
+        }
+        self.take_answers(now, &mut records);
+        self.ask(now);
+        records
+    }
+
+    /// Read everything a last time, for a second at most; `write` gets what is to be written.
+    pub(crate) fn finish(
+        mut self,
+        processes: &mut Processes,
+        write: &mut dyn FnMut(Record),
+    ) -> JitCounts {
+        let end = Instant::now() + LAST;
+        self.turn(processes).into_iter().for_each(&mut *write);
+        self.is_last = true;
+        self.tracks().for_each(Track::hurry);
+        while self.worker.is_some() && self.tracks().any(|track| !track.is_done) {
+            if Instant::now() > end {
+                break;
+            }
+            self.turn(processes).into_iter().for_each(&mut *write);
+            thread::sleep(Duration::from_millis(1));
+        }
+        for track in self.tracks().filter(|track| !track.is_done) {
+            (track.is_cut, track.refusal) = (true, track.refusal.or(Some(Refusal::Slow)));
+        }
+        for tracked in self.tracked.values() {
+            self.counts.add(tracked);
+        }
+        self.counts
+    }
+
+    fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
+        let tracked = self.tracked.values_mut();
+        tracked.flat_map(|tracked| &mut tracked.tracks)
+    }
+
+    fn change(
+        &mut self,
+        change: JitChange,
+        processes: &Processes,
+        now: Instant,
+        records: &mut Vec<Record>,
+    ) {
+        match change {
+            JitChange::Ran(pid) => {
+                let Some(program) = processes.jit_program(pid) else {
+                    return;
+                };
+                match self.tracked.get_mut(&pid) {
+                    Some(old) if old.program.number == program.number => {
+                        old.news = now;
+                        return;
+                    }
+                    Some(_) => self.end(pid, program.since_ns, records),
+                    None => {}
+                }
+                self.begin(program, processes.jit_dumps(pid), now);
+            }
+            JitChange::Dumped(pid) => {
+                if let Some(tracked) = self.tracked.get_mut(&pid) {
+                    tracked.add_dumps(processes.jit_dumps(pid));
+                }
+            }
+            JitChange::Ended {
+                pid,
+                program,
+                time_ns,
+            } => {
+                let tracked = self.tracked.get_mut(&pid);
+                if let Some(tracked) = tracked.filter(|tracked| tracked.program.number == program) {
+                    tracked.ended_ns = Some(time_ns);
+                    tracked.tracks.iter_mut().for_each(Track::hurry);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, program: JitProgram, dumps: Vec<Vec<u8>>, now: Instant) {
+        let mut tracked = Tracked {
+            ended_ns: program.ended_ns,
+            tracks: vec![Track::new(Source::PerfMap)],
+            news: now,
+            program,
+        };
+        tracked.add_dumps(dumps);
+        if self.worker.is_none() || self.tracked.len() >= MOST_PROCESSES {
+            tracked.tracks.truncate(1);
+            tracked
+                .tracks
+                .iter_mut()
+                .for_each(|track| track.refusal = Some(Refusal::Slow));
+            self.counts.add(&tracked);
+            return;
+        }
+        self.tracked.insert(tracked.program.pid, tracked);
+    }
+
+    /// A program will give nothing more: what was said of it holds up to `time_ns`.
+    fn end(&mut self, pid: u32, time_ns: u64, records: &mut Vec<Record>) {
+        let Some(tracked) = self.tracked.remove(&pid) else {
+            return;
+        };
+        self.counts.add(&tracked);
+        let read = tracked.tracks.iter().filter(|track| track.kept > 0);
+        records.extend(read.map(|track| {
+            Record::JitMap(JitMap {
+                pid,
+                kind: track.source.kind(),
+                time_ns,
+                ..JitMap::default()
+            })
+        }));
+        self.queue.retain(|(queued, _)| *queued != pid);
+        match &mut self.running {
+            Some((running, index, _)) if *running == pid => *index = usize::MAX,
+            _ => {}
+        }
+        if let Some(worker) = &self.worker {
+            worker.forget(pid);
+        }
+    }
+
+    /// Whether all is read that there will ever be.
+    fn end_if_done(&mut self, pid: u32, records: &mut Vec<Record>) {
+        let Some(tracked) = self.tracked.get(&pid) else {
+            return;
+        };
+        if let Some(ended_ns) = tracked.ended_ns
+            && tracked.tracks.iter().all(|track| track.is_done)
+        {
+            self.end(pid, ended_ns, records);
+        }
+    }
+
+    fn take_answers(&mut self, now: Instant, records: &mut Vec<Record>) {
+        while let Some((pid, index, since)) = self.running {
+            let Some(answer) = self.worker.as_ref().and_then(Worker::answer) else {
+                if now.duration_since(since) > PATIENCE {
+                    self.give_up(pid, index);
+                    self.end_if_done(pid, records);
+                }
+                return;
+            };
+            let is_last = answer.1;
+            self.running = (!is_last).then_some((pid, index, now));
+            self.take_answer(pid, index, answer, records);
+            self.end_if_done(pid, records);
+            if is_last {
+                self.ask(now);
+            }
+        }
+    }
+
+    fn take_answer(
+        &mut self,
+        pid: u32,
+        index: usize,
+        (answer, is_last): Answer,
+        records: &mut Vec<Record>,
+    ) {
+        let Some(tracked) = self.tracked.get_mut(&pid) else {
+            return;
+        };
+        let is_over = self.is_last || tracked.ended_ns.is_some();
+        let Some(track) = tracked.tracks.get_mut(index) else {
+            return;
+        };
+        match answer {
+            Ok(piece) if self.counts.bytes + piece.bytes.len() as u64 > TOTAL_MOST => {
+                (track.is_cut, track.is_done) = (true, true);
+            }
+            Ok(piece) => {
+                if let Some(map) = track.take(pid, piece) {
+                    self.counts.bytes += map.bytes.len() as u64;
+                    records.push(Record::JitMap(map));
+                }
+            }
+            Err(refusal) => track.refusal = Some(refusal),
+        }
+        // Asked for before it was over, it is read once more.
+        track.is_done |= is_last && is_over && !track.is_due(Instant::now(), tracked.news);
+    }
+
+    /// A file does not answer. Its reader is left behind: nothing can be done about a thread that waits in the kernel.
+    fn give_up(&mut self, pid: u32, index: usize) {
+        self.running = None;
+        self.stuck += 1;
+        let tracked = self.tracked.get_mut(&pid);
+        if let Some(track) = tracked.and_then(|tracked| tracked.tracks.get_mut(index)) {
+            (track.refusal, track.is_done, track.is_cut) = (Some(Refusal::Slow), true, true);
+        }
+        self.worker = match self.stuck {
+            MOST_STUCK.. => None,
+            _ => Worker::start(Box::new(Files::new())),
+        };
+    }
+
+    fn ask(&mut self, now: Instant) {
+        for (&pid, tracked) in &mut self.tracked {
+            for (index, track) in tracked.tracks.iter_mut().enumerate() {
+                if !track.is_done && !track.is_queued && track.is_due(now, tracked.news) {
+                    track.is_queued = true;
+                    self.queue.push_back((pid, index));
+                }
+            }
+        }
+        while self.running.is_none()
+            && let Some((pid, index)) = self.queue.pop_front()
+        {
+            let Some(worker) = &self.worker else { return };
+            let Some(tracked) = self.tracked.get_mut(&pid) else {
+                continue;
+            };
+            if let Some(track) = tracked.tracks.get_mut(index) {
+                let request = track.begin_reading(now, &tracked.program);
+                worker.read(request, track.most());
+                self.running = Some((pid, index, now));
+            }
+        }
+    }
+}
+
+impl JitCounts {
+    fn add(&mut self, tracked: &Tracked) {
+        let read = || tracked.tracks.iter().filter(|track| track.kept > 0);
+        self.files += read().count() as u64;
+        self.cut += read().filter(|track| track.is_cut).count() as u64;
+        if read().next().is_none() {
+            let refusals = tracked.tracks.iter().filter_map(|track| track.refusal);
+            // That one is absent says less than what is wrong with another.
+            let reason = refusals.max().unwrap_or(Refusal::Absent);
+            *self.without.entry(reason).or_default() += 1;
+        }
+    }
+}
