@@ -6,10 +6,12 @@
 
 mod args;
 mod assembler;
+mod check;
 mod command;
 mod elf;
 mod epoch;
 mod error;
+mod event_spec;
 mod host;
 mod jit;
 mod kernel;
@@ -20,14 +22,17 @@ mod proc_fs;
 mod process;
 mod program;
 mod record;
+mod session;
 mod summary;
 mod tables;
+mod units;
 mod wake;
 mod world;
 
 pub use args::Args;
 pub use command::{become_command, exit_code};
 pub use error::{Error, Result};
-pub use options::{Options, Target, UserStacks};
+pub use event_spec::{EventKind, EventSpec, Place};
+pub use options::{Amount, Growth, Options, Rate, Targets, UserStacks};
 pub use record::record;
 pub use summary::Summary;

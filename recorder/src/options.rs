@@ -4,15 +4,42 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Whose stacks are recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// Everyone's.
-    All,
-    /// Those of these processes, and of children they make from now on.
-    Pids(Vec<u32>),
-    /// Those of the command and its children.
-    Command,
+use crate::event_spec::EventSpec;
+
+/// Whose stacks are recorded. Processes, threads and the command add up; cgroups and CPUs restrict.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// These processes, and what they make from now on.
+    pub pids: Vec<u32>,
+    /// These threads, and what they make from now on.
+    pub tids: Vec<u32>,
+    /// The command, and what it makes.
+    pub command: bool,
+    /// Only tasks in these cgroups and those below them; empty: in any.
+    pub cgroups: Vec<PathBuf>,
+    /// Only what happens on these CPUs; `None`: on any.
+    pub cpus: Option<Vec<u32>>,
+}
+
+impl Targets {
+    /// Whether every task is recorded, on whichever CPUs.
+    pub fn is_all(&self) -> bool {
+        !self.names_tasks() && self.cgroups.is_empty()
+    }
+
+    /// Whether only tasks that were named, or come from those, are recorded.
+    pub fn names_tasks(&self) -> bool {
+        self.command || !self.pids.is_empty() || !self.tids.is_empty()
+    }
+}
+
+/// How often an event is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// So many times a second, in Hz. Events that are counted one by one (tracepoints, probes) are all taken.
+    Frequency(u64),
+    /// Once in so many: nanoseconds of a clock, else events.
+    Period(u64),
 }
 
 /// How user stacks are to be taken.
@@ -28,17 +55,49 @@ pub enum UserStacks {
     Off,
 }
 
+/// An amount of recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// So long.
+    Time(Duration),
+    /// So many bytes of archive.
+    Size(u64),
+}
+
+/// What becomes of a recording that grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Growth {
+    /// One archive, of any length.
+    #[default]
+    Unlimited,
+    /// One archive; the recording ends before it gets longer than this, in bytes.
+    MaxSize(u64),
+    /// An archive after the other, each of this amount.
+    Rotate {
+        /// Of each archive.
+        each: Amount,
+        /// Archives that stay; `None`: all.
+        keep: Option<u32>,
+    },
+    /// The last of it, in memory: written on SIGUSR2 and at the end.
+    FlightRecorder(Amount),
+}
+
 /// What to record and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Whose stacks.
-    pub target: Target,
+    pub targets: Targets,
     /// The command, empty for none: its end ends the recording.
     pub command: Vec<OsString>,
-    /// Nanoseconds of CPU time between two samples on each CPU.
-    pub period: u64,
-    /// The frequency that was asked for in Hz, 0 where a period was.
-    pub frequency: u64,
+    /// How many times the command is run.
+    pub runs: u32,
+    /// Work that one run of the command does, in a unit of the user's.
+    pub work: Option<f64>,
+    /// The events, never none; a sample's event is an index here.
+    pub events: Vec<EventSpec>,
+    /// How often they are sampled.
+    pub rate: Rate,
     /// How user stacks are taken.
     pub user_stacks: UserStacks,
     /// Whether kernel stacks are taken.
@@ -53,6 +112,10 @@ pub struct Options {
     pub output: PathBuf,
     /// Whether an archive of that name may go.
     pub force: bool,
+    /// What becomes of it when it grows.
+    pub growth: Growth,
+    /// Memory that the recorder may take, in bytes.
+    pub max_memory: u64,
     /// Labels: key, value.
     pub labels: Vec<(String, String)>,
     /// The options as given, for the archive: name without dashes, value.
