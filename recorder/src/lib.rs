@@ -33,6 +33,7 @@ pub use args::Args;
 pub use command::{become_command, exit_code};
 pub use error::{Error, Result};
 pub use event_spec::{EventKind, EventSpec, Place};
+pub use jit::{JitCounts, Refusal as JitRefusal};
 pub use options::{Amount, Growth, Options, Rate, Targets, UserStacks};
 pub use record::record;
 pub use summary::Summary;

@@ -14,6 +14,7 @@ use crate::assembler::Assembler;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::host::{facts, monotonic_ns, wall_ns};
+use crate::jit::Tracker;
 use crate::kernel::{self, KernelMap};
 use crate::options::{Options, Rate, UserStacks};
 use crate::output::Output;
@@ -147,6 +148,7 @@ fn run(
         side_band,
         output,
         assembler,
+        jit: Tracker::new(),
         recording,
         counters: Counters::default(),
         failed: false,

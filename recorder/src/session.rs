@@ -12,6 +12,7 @@ use crate::assembler::{Assembler, Cut};
 use crate::command::Command;
 use crate::error::Result;
 use crate::host::{monotonic_ns, wall_ns};
+use crate::jit::Tracker;
 use crate::kernel;
 use crate::options::{Options, Rate};
 use crate::output::Output;
@@ -35,6 +36,7 @@ pub(crate) struct Session<'a> {
     pub(crate) side_band: SideBand,
     pub(crate) output: Output,
     pub(crate) assembler: Assembler,
+    pub(crate) jit: Tracker,
     pub(crate) recording: Recording,
     /// Totals up to what has been handed over.
     pub(crate) counters: Counters,
@@ -112,10 +114,18 @@ impl Session<'_> {
             });
             self.send_cuts();
             if events == 0 {
+                self.read_jit_maps();
                 return Ok(true);
             }
         }
+        self.read_jit_maps();
         Ok(false)
+    }
+
+    fn read_jit_maps(&mut self) {
+        for record in self.jit.turn(&mut self.assembler.world.processes) {
+            self.send(record);
+        }
     }
 
     fn read_side_band(&mut self) {
@@ -240,6 +250,10 @@ impl Session<'_> {
         mode: &'static str,
         command_status: Option<i32>,
     ) -> Result<Summary> {
+        let (output, counters) = (&self.output, self.counters);
+        let processes = &mut self.assembler.world.processes;
+        let mut write = |record| _ = output.send(record, counters);
+        let jit = self.jit.finish(processes, &mut write);
         self.write();
         let reserved = self.stream.counts()?.reserved;
         let totals = self.assembler.totals().clone();
@@ -275,6 +289,7 @@ impl Session<'_> {
                 .map(|module| module.path.clone())
                 .collect(),
             kernel_hidden: world.kernel.is_hidden(),
+            jit,
             bytes: self.output.finish()?,
             command_status,
         })

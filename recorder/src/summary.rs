@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rawstack_format::record::{Drop, State};
 
+use crate::jit::JitCounts;
+
 /// A recording that has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -37,6 +39,8 @@ pub struct Summary {
     pub without_build_id: Vec<String>,
     /// The kernel hid its addresses.
     pub kernel_hidden: bool,
+    /// JIT maps of processes.
+    pub jit: JitCounts,
     /// Length of the archive, in bytes.
     pub bytes: u64,
     /// Exit status of the command as from `wait`.
@@ -143,6 +147,9 @@ impl Display for Summary {
                 f,
                 "kernel      its addresses are hidden (kernel.kptr_restrict, CAP_SYSLOG): no kernel names"
             )?;
+        }
+        if let Some(text) = self.jit.text() {
+            writeln!(f, "jit maps    {text}")?;
         }
         writeln!(
             f,

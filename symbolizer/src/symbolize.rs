@@ -10,18 +10,22 @@ use rawstack_format::record::{Module, ModuleKind, State, Vdso};
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use crate::debug_file::mmap::FileBytes;
-use crate::profile::tree::{TreeFrame, shown_path};
+use crate::jit::{JitFile, JitSymbolId, JitTable, Placed};
+use crate::profile::tree::{Jit, TreeFrame, shown_path};
 use crate::profile::{Profile, ThreadFacts};
 use crate::resolve::file_offset::lookup_offset;
 use crate::resolve::trampoline::Trampolines;
 use crate::resolve::{
-    Answer, Answered, KernelSymbolTable, Place, Query, Symbolizer, Symbols, UnresolvedReason,
+    Answer, Answered, JitQuery, KernelSymbolTable, Place, Query, Symbolizer, Symbols,
+    UnresolvedReason,
 };
 use crate::symbolized::{FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
 use crate::text::{StringId, clean};
 
 /// What stands for the module of a frame that belongs to none.
 const UNKNOWN: &str = "[unknown]";
+/// What stands for the module of a frame in code that its process made.
+const JIT: &str = "[jit]";
 
 /// Called with what is done (`false`: files of a module found, `true`: a module resolved).
 pub type Progress<'p> = dyn Fn(bool) + Sync + 'p;
@@ -58,11 +62,17 @@ pub fn symbolize(
             kernel: kernel(*archive),
         })
         .collect();
-    let (symbols, answered) = symbolizer.resolve(&queries, &|| progress(true));
+    let wanted = wanted_functions(&profile);
+    let jit_query = JitQuery {
+        table: &profile.jit,
+        wanted: &wanted,
+    };
+    let (symbols, answered, jit) = symbolizer.resolve(&queries, &jit_query, &|| progress(true));
     let mut builder = Builder {
         symbols,
         answered,
         offsets,
+        jit: wanted.into_iter().zip(jit).collect(),
         inlines,
         ..Builder::default()
     };
@@ -100,6 +110,9 @@ fn add_vdsos(profile: &Profile, files: &mut [ModuleFiles]) {
 fn wanted_offsets(profile: &Profile) -> Vec<Vec<FileOffset>> {
     let mut offsets = vec![Vec::new(); profile.tree.modules().len()];
     for frame in profile.tree.frames() {
+        if frame.jit != Jit::No {
+            continue;
+        }
         if let Some(of_module) = offsets.get_mut(frame.module.index()) {
             of_module.push(lookup_offset(frame.offset, frame.kind));
         }
@@ -111,16 +124,46 @@ fn wanted_offsets(profile: &Profile) -> Vec<Vec<FileOffset>> {
     offsets
 }
 
+/// The function of a frame in code that its process made, and the address in it.
+fn function_of(frame: &TreeFrame, jit: &JitTable) -> Result<(JitSymbolId, u64), UnresolvedReason> {
+    let address = lookup_offset(frame.offset, frame.kind).0;
+    let symbol = match frame.jit {
+        Jit::At(Placed::In(symbol)) => symbol,
+        Jit::At(Placed::Waits(space)) => match jit.waited(space, address) {
+            Some(symbol) => symbol,
+            None if jit.has_files(space) => return Err(UnresolvedReason::GeneratedCode),
+            None => return Err(UnresolvedReason::NoJitMap),
+        },
+        Jit::No | Jit::Anywhere => return Err(UnresolvedReason::NoJitMap),
+    };
+    Ok((symbol, address))
+}
+
+/// Functions in code that processes made, with addresses in them, sorted and without repetition.
+fn wanted_functions(profile: &Profile) -> Vec<(JitSymbolId, u64)> {
+    let frames = profile.tree.frames().iter();
+    let made = frames.filter(|frame| frame.jit != Jit::No);
+    let mut wanted: Vec<_> = made
+        .filter_map(|frame| function_of(frame, &profile.jit).ok())
+        .collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted
+}
+
 /// Puts answers back into frames.
 #[derive(Default)]
 struct Builder {
     symbols: Symbols,
     answered: Vec<Answered>,
     offsets: Vec<Vec<FileOffset>>,
+    jit: Vec<((JitSymbolId, u64), Answer)>,
     inlines: bool,
     out: SymbolizedProfile,
     /// Path, short name and reasons of each module.
     shown: Vec<(StringId, String, HashMap<UnresolvedReason, u64>)>,
+    /// Frames in code that processes made, by archive and process.
+    made: HashMap<(u32, u32), u64>,
     /// Frames that belong to no module, by reason.
     homeless: HashMap<UnresolvedReason, u64>,
     index: HashMap<SymbolizedFrame, u32>,
@@ -160,7 +203,11 @@ impl Builder {
 
     fn frames(&mut self, profile: &Profile) {
         for frame in profile.tree.frames() {
-            let chain = self.chain(frame);
+            let chain = match frame.jit {
+                Jit::No => self.chain(frame),
+                Jit::Anywhere => Vec::new(),
+                Jit::At(_) => vec![self.made(frame, &profile.jit)],
+            };
             self.out.chains.push(chain);
             let address = if frame.address.0 == 0 {
                 frame.offset.0
@@ -180,6 +227,7 @@ impl Builder {
         for (module, (_, _, reasons)) in self.out.modules.iter_mut().zip(&self.shown) {
             module.unresolved = sorted(reasons);
         }
+        self.jit_modules(&profile.jit);
         if !self.homeless.is_empty() {
             self.out.modules.push(ModuleSymbols {
                 path: UNKNOWN.to_owned(),
@@ -242,6 +290,66 @@ impl Builder {
             return vec![self.unresolved(frame, SymbolizedFrame { place, ..base }, reason)];
         }
         frames.into_iter().map(|named| self.intern(named)).collect()
+    }
+
+    /// The frame in code that its process made.
+    fn made(&mut self, frame: &TreeFrame, jit: &JitTable) -> u32 {
+        let base = SymbolizedFrame {
+            name: StringId::NONE,
+            module: self.out.strings.intern(JIT),
+            place: Place::default(),
+            inlined: false,
+            kernel: false,
+            reason: None,
+        };
+        let found = function_of(frame, jit).and_then(|function| {
+            let place = self.jit.binary_search_by_key(&function, |(key, _)| *key);
+            let answer = place.ok().and_then(|place| self.jit.get(place));
+            let answer = answer.ok_or(UnresolvedReason::GeneratedCode)?.1;
+            let named = self.symbols.frames(&answer).next();
+            Ok((function.0, named.ok_or(UnresolvedReason::GeneratedCode)?))
+        });
+        match found {
+            Ok((symbol, named)) => {
+                let owner = jit.owner(symbol).unwrap_or_default();
+                *self.made.entry(owner).or_default() += 1;
+                self.intern(SymbolizedFrame {
+                    name: named.name,
+                    place: named.place,
+                    ..base
+                })
+            }
+            Err(reason) => {
+                let shown = self
+                    .shown
+                    .get(frame.module.index())
+                    .map(|(path, _, _)| *path);
+                if let Some(module) = self.out.modules.get_mut(frame.module.index()) {
+                    module.frames += 1;
+                }
+                let module = shown.unwrap_or_default();
+                self.unresolved(frame, SymbolizedFrame { module, ..base }, reason)
+            }
+        }
+    }
+
+    /// What there is of each process that made code.
+    fn jit_modules(&mut self, jit: &JitTable) {
+        let mut files = jit.files().into_iter().peekable();
+        while let Some(first) = files.next() {
+            let owner = (first.archive, first.pid);
+            let mut of_process = vec![first];
+            while let Some(more) = files.next_if(|file| (file.archive, file.pid) == owner) {
+                of_process.push(more);
+            }
+            self.out.modules.push(ModuleSymbols {
+                path: format!("{JIT} process {}", owner.1),
+                frames: self.made.get(&owner).copied().unwrap_or(0),
+                damaged: of_process.iter().any(|file| file.damaged),
+                files: of_process.iter().map(found_map).collect(),
+                ..ModuleSymbols::default()
+            });
+        }
     }
 
     fn answer(&self, frame: &TreeFrame) -> Result<Answer, UnresolvedReason> {
@@ -349,6 +457,20 @@ impl Builder {
         }
         out.rows = profile.rows;
         out
+    }
+}
+
+fn found_map(file: &JitFile) -> FoundFile {
+    FoundFile {
+        rule: "recorded",
+        path: format!(
+            "{} of {} functions, {} bytes",
+            file.name(),
+            file.functions,
+            file.bytes
+        ),
+        dwarf: file.has_lines,
+        symtab: true,
     }
 }
 

@@ -1,10 +1,11 @@
 //! What runtimes write about the code they make: perf maps and jitdumps of sampled processes, copied into the archive.
 //!
-//! [`Files`] finds and reads them, a piece at a time, and trusts neither the process nor its files. [`Worker`] runs
+//! [`Files`](files::Files) finds and reads them, a piece at a time, and trusts neither the process nor its files. [`Worker`](worker::Worker) runs
 //! it beside the recording, so that a file that does not answer stops nothing. [`Tracker`] knows which process has
 //! been read up to where, and when to look again. Nothing here knows what a map says, but for the machine code in
-//! jitdumps, which [`CodeEraser`] leaves out.
+//! jitdumps, which [`CodeEraser`](eraser::CodeEraser) leaves out.
 
+mod counts;
 mod eraser;
 mod files;
 mod request;
@@ -12,5 +13,7 @@ mod track;
 mod tracker;
 mod worker;
 
-pub(crate) use request::{Refusal, Source};
-pub(crate) use tracker::{JitCounts, Tracker};
+pub use counts::JitCounts;
+pub use request::Refusal;
+pub(crate) use request::Source;
+pub(crate) use tracker::Tracker;

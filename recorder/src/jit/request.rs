@@ -74,7 +74,8 @@ pub(crate) struct Piece {
 
 /// Why nothing was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Refusal {
+#[non_exhaustive]
+pub enum Refusal {
     /// There is no such file (yet).
     Absent,
     /// The process ended before its root could be opened.

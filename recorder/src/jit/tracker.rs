@@ -1,12 +1,14 @@
 //! Which process's files were read up to where, and when they are read again. Opens nothing itself.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use rawstack_format::record::{JitMap, Record};
 
+use super::counts::JitCounts;
 use super::files::Files;
 use super::request::{Refusal, Source};
 use super::track::Track;
@@ -24,19 +26,6 @@ const TOTAL_MOST: u64 = 2 << 30;
 /// Processes that are followed at once, and jitdumps of one.
 const MOST_PROCESSES: usize = 4096;
 const MOST_DUMPS: usize = 4;
-
-/// What is told at the end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JitCounts {
-    /// Files that were read.
-    pub(crate) files: u64,
-    /// Bytes of them.
-    pub(crate) bytes: u64,
-    /// Files of which not all is in the archive.
-    pub(crate) cut: u64,
-    /// Processes that ran code of their own making and have no map in the archive, by the reason.
-    pub(crate) without: BTreeMap<Refusal, u64>,
-}
 
 /// A program of a process that runs code of its own making.
 #[derive(Debug)]
@@ -102,7 +91,7 @@ impl Tracker {
 
     /// Read everything a last time, for a second at most; `write` gets what is to be written.
     pub(crate) fn finish(
-        mut self,
+        &mut self,
         processes: &mut Processes,
         write: &mut dyn FnMut(Record),
     ) -> JitCounts {
@@ -121,9 +110,9 @@ impl Tracker {
             (track.is_cut, track.refusal) = (true, track.refusal.or(Some(Refusal::Slow)));
         }
         for tracked in self.tracked.values() {
-            self.counts.add(tracked);
+            self.counts.add(&tracked.tracks);
         }
-        self.counts
+        mem::take(&mut self.counts)
     }
 
     fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
@@ -186,7 +175,7 @@ impl Tracker {
                 .tracks
                 .iter_mut()
                 .for_each(|track| track.refusal = Some(Refusal::Slow));
-            self.counts.add(&tracked);
+            self.counts.add(&tracked.tracks);
             return;
         }
         self.tracked.insert(tracked.program.pid, tracked);
@@ -197,7 +186,7 @@ impl Tracker {
         let Some(tracked) = self.tracked.remove(&pid) else {
             return;
         };
-        self.counts.add(&tracked);
+        self.counts.add(&tracked.tracks);
         let read = tracked.tracks.iter().filter(|track| track.kept > 0);
         records.extend(read.map(|track| {
             Record::JitMap(JitMap {
@@ -313,20 +302,6 @@ impl Tracker {
                 worker.read(request, track.most());
                 self.running = Some((pid, index, now));
             }
-        }
-    }
-}
-
-impl JitCounts {
-    fn add(&mut self, tracked: &Tracked) {
-        let read = || tracked.tracks.iter().filter(|track| track.kept > 0);
-        self.files += read().count() as u64;
-        self.cut += read().filter(|track| track.is_cut).count() as u64;
-        if read().next().is_none() {
-            let refusals = tracked.tracks.iter().filter_map(|track| track.refusal);
-            // That one is absent says less than what is wrong with another.
-            let reason = refusals.max().unwrap_or(Refusal::Absent);
-            *self.without.entry(reason).or_default() += 1;
         }
     }
 }

@@ -7,6 +7,7 @@ mod demangle;
 mod dwarf;
 mod elf_symbols;
 pub mod file_offset;
+mod jit;
 mod kernel;
 mod module;
 mod reason;
@@ -20,6 +21,7 @@ use rayon::prelude::*;
 use crate::debug_file::locate::{Locator, ModuleFiles};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
+pub use jit::JitQuery;
 pub use kernel::KernelSymbolTable;
 use module::ModuleAnswers;
 pub use module::ResolveOptions;
@@ -86,12 +88,13 @@ impl Symbolizer {
             .install(|| modules.par_iter().with_max_len(1).map(locate).collect())
     }
 
-    /// Answer all `queries`; `progress` is called after each.
+    /// Answer all `queries`, and those about code that processes made; `progress` is called after each.
     pub fn resolve(
         &self,
         queries: &[Query<'_>],
+        jit: &JitQuery<'_>,
         progress: &(dyn Fn() + Sync),
-    ) -> (Symbols, Vec<Answered>) {
+    ) -> (Symbols, Vec<Answered>, Vec<Answer>) {
         let one = |query: &Query<'_>| {
             let found = self.resolve_one(query);
             progress();
@@ -105,8 +108,9 @@ impl Symbolizer {
                 damaged: module.damaged,
             });
             let answered = answered.collect();
+            let jit = symbols.merge(&jit::resolve_jit(jit));
             symbols.finish();
-            (symbols, answered)
+            (symbols, answered, jit)
         })
     }
 
@@ -141,8 +145,9 @@ impl Symbolizer {
             ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::BpfProgram => {
                 kernel::resolve_kernel(module, files, kernel, offsets, options)
             }
+            // Whose code it is depends on process and time: see `JitQuery`.
             ModuleKind::Anonymous => {
-                ModuleAnswers::unresolved(offsets.len(), UnresolvedReason::GeneratedCode)
+                ModuleAnswers::unresolved(offsets.len(), UnresolvedReason::NoJitMap)
             }
         }
     }
