@@ -307,6 +307,7 @@ impl Epoch {
     /// Put in what the archive should know of a sample's process and thread.
     pub(crate) fn put_task(&mut self, world: &mut World, pid: u32, tid: u32) {
         let version = world.processes.process(pid).version;
+        world.processes.mark_ran(pid);
         if self.processes.insert(pid, version) != Some(version) {
             world.processes.complete(pid);
             let facts = world.processes.process(pid);

@@ -59,7 +59,7 @@ impl Process {
 /// What those who read JIT maps should know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JitChange {
-    /// The process runs code of no file that it was not seen to run before.
+    /// A process that has run code of no file was seen to run.
     Ran(u32),
     /// The process has mapped a jitdump.
     Dumped(u32),
@@ -118,7 +118,7 @@ pub(crate) struct Processes {
     programs: u32,
     sampled: (u64, u64),
     jit_changes: Vec<JitChange>,
-    /// Those told of in `jit_changes` as running new code.
+    /// Those told of in `jit_changes` as running.
     jit_ran: HashSet<u32>,
 }
 
@@ -274,14 +274,27 @@ impl Processes {
         }
     }
 
-    /// The process runs code of no file, in a place where it was not seen before.
+    /// The process runs code of no file.
     pub(crate) fn mark_jit(&mut self, pid: u32) {
         let process = self.processes.get_mut(&pid);
         if let Some(program) = process.and_then(|process| process.programs.last_mut()) {
             program.is_jit = true;
-            if self.jit_ran.insert(pid) {
-                self.jit_changes.push(JitChange::Ran(pid));
-            }
+            self.tell_jit(pid);
+        }
+    }
+
+    fn tell_jit(&mut self, pid: u32) {
+        if self.jit_ran.insert(pid) {
+            self.jit_changes.push(JitChange::Ran(pid));
+        }
+    }
+
+    /// The process was seen to run.
+    pub(crate) fn mark_ran(&mut self, pid: u32) {
+        let process = self.processes.get(&pid);
+        let program = process.and_then(|process| process.programs.last());
+        if program.is_some_and(|program| program.is_jit) {
+            self.tell_jit(pid);
         }
     }
 

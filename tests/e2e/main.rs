@@ -7,6 +7,7 @@
 mod accounting;
 mod command_line;
 mod halves;
+mod jit;
 mod killed;
 mod memory;
 mod names;

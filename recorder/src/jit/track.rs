@@ -9,10 +9,9 @@ use super::request::{FileId, Piece, Refusal, Request, Source};
 use super::worker::tail_of;
 use crate::process::JitProgram;
 
-/// How soon a file is read again when its process runs code that was not seen before.
-const AGAIN: Duration = Duration::from_millis(500);
-/// How soon it is read again when not: an address may hold another function by now.
-const AGAIN_IDLE: Duration = Duration::from_secs(5);
+/// How soon a file is read again when its process ran since: an address may hold another function by now, and between
+/// two readings nobody can tell when that came.
+const AGAIN: Duration = Duration::from_millis(200);
 /// Bytes of one piece: fits a chunk.
 const PIECE: usize = 256 << 10;
 /// Length up to which a perf map is read, and a jitdump.
@@ -69,13 +68,12 @@ impl Track {
         }
     }
 
-    /// Whether it should be read now, when its process last ran unknown code at `news`.
-    pub(super) fn is_due(&self, now: Instant, news: Instant) -> bool {
+    /// Whether it should be read now, when its process was last seen to run at `ran`.
+    pub(super) fn is_due(&self, now: Instant, ran: Instant) -> bool {
         let Some(read) = self.read_at else {
             return true;
         };
-        let wait = if news > read { AGAIN } else { AGAIN_IDLE };
-        now.duration_since(read) >= wait
+        ran > read && now.duration_since(read) >= AGAIN
     }
 
     /// Have it read once more, as soon as can be.

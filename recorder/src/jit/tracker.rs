@@ -33,8 +33,8 @@ struct Tracked {
     program: JitProgram,
     tracks: Vec<Track>,
     ended_ns: Option<u64>,
-    /// When it last ran code that was not seen before.
-    news: Instant,
+    /// When it was last seen to run.
+    ran: Instant,
 }
 
 impl Tracked {
@@ -134,7 +134,7 @@ impl Tracker {
                 };
                 match self.tracked.get_mut(&pid) {
                     Some(old) if old.program.number == program.number => {
-                        old.news = now;
+                        old.ran = now;
                         return;
                     }
                     Some(_) => self.end(pid, program.since_ns, records),
@@ -165,7 +165,7 @@ impl Tracker {
         let mut tracked = Tracked {
             ended_ns: program.ended_ns,
             tracks: vec![Track::new(Source::PerfMap)],
-            news: now,
+            ran: now,
             program,
         };
         tracked.add_dumps(dumps);
@@ -264,7 +264,7 @@ impl Tracker {
             Err(refusal) => track.refusal = Some(refusal),
         }
         // Asked for before it was over, it is read once more.
-        track.is_done |= is_last && is_over && !track.is_due(Instant::now(), tracked.news);
+        track.is_done |= is_last && is_over && !track.is_due(Instant::now(), tracked.ran);
     }
 
     /// A file does not answer. Its reader is left behind: nothing can be done about a thread that waits in the kernel.
@@ -284,7 +284,7 @@ impl Tracker {
     fn ask(&mut self, now: Instant) {
         for (&pid, tracked) in &mut self.tracked {
             for (index, track) in tracked.tracks.iter_mut().enumerate() {
-                if !track.is_done && !track.is_queued && track.is_due(now, tracked.news) {
+                if !track.is_done && !track.is_queued && track.is_due(now, tracked.ran) {
                     track.is_queued = true;
                     self.queue.push_back((pid, index));
                 }

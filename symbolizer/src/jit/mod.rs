@@ -7,12 +7,15 @@
 mod code;
 mod dump;
 mod perf_map;
+mod reading;
+mod store;
 mod table;
 
 pub use code::JitSymbolId;
 pub use dump::DumpReader;
 pub use perf_map::MapReader;
-pub use table::{JitFile, JitTable, Placed, SpaceId};
+pub use reading::JitFile;
+pub use table::{JitTable, Placed, SpaceId};
 
 use rawstack_format::id::Addr;
 

@@ -1,25 +1,13 @@
 //! All processes' code over time, out of the pieces that archives hold.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use foldhash::HashMap;
 use rawstack_format::record::JitMap;
 
-use super::Entry;
-use super::code::{Code, CodeMap, JitSymbolId};
-use super::dump::DumpReader;
-use super::perf_map::MapReader;
-use crate::text::{ByteTable, StringId};
-
-/// Functions that are kept in all: more are passed over, and told.
-const MAX_SYMBOLS: usize = 4 << 20;
-/// Bytes of their names, each once.
-const MAX_NAMES: usize = 256 << 20;
-/// Lines that are kept in all.
-const MAX_LINES: usize = 8 << 20;
-/// A jitdump's times and a sample's may differ by so much: what runs at once is not written at once.
-const SLACK_NS: u64 = 1_000_000;
+use super::code::{CodeMap, JitSymbolId};
+use super::reading::{JitFile, Reading, Sink};
+use super::store::Store;
 
 /// An address space: a program in a process of one archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,75 +21,6 @@ pub enum Placed {
     /// No map names it yet; [`JitTable::waited`] knows it at the end.
     Waits(SpaceId),
 }
-
-/// A function.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Symbol {
-    pub(super) name: StringId,
-    pub(super) start: u64,
-    pub(super) process: u32,
-    /// Its lines: from and up to where among all.
-    pub(super) lines: (u32, u32),
-}
-
-/// A line of a function.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    /// Distance from the function's start.
-    offset: u64,
-    file: StringId,
-    line: u32,
-}
-
-/// What there is of one file of one process.
-#[derive(Clone, Debug, Default)]
-pub struct JitFile {
-    /// Number of the archive.
-    pub archive: u32,
-    /// Process.
-    pub pid: u32,
-    /// 0: perf map; 1: jitdump.
-    pub kind: u8,
-    /// Bytes read.
-    pub bytes: u64,
-    /// Functions found.
-    pub functions: u64,
-    /// Whether lines were found.
-    pub has_lines: bool,
-    /// Parts are missing, or could not be followed.
-    pub damaged: bool,
-}
-
-impl JitFile {
-    /// Name of the kind.
-    pub fn name(&self) -> &'static str {
-        if self.kind == 0 {
-            "perf map"
-        } else {
-            "jitdump"
-        }
-    }
-}
-
-/// A file that is being read.
-#[derive(Debug, Default)]
-struct Reading {
-    map: MapReader,
-    dump: DumpReader,
-    /// Position behind the last piece.
-    position: u64,
-    /// When the last piece was read.
-    last_ns: u64,
-    /// Number of this reading from the file's beginning on, among all of the process.
-    number: u32,
-    file: JitFile,
-    is_begun: bool,
-    /// Lines whose function is still to come.
-    lines: Vec<Told>,
-}
-
-/// Address, file and line.
-type Told = (u64, StringId, u32);
 
 #[derive(Debug)]
 struct Process {
@@ -126,57 +45,6 @@ pub struct JitTable {
     spaces: Vec<u32>,
     waiting: HashMap<SpaceId, BTreeMap<u64, Option<JitSymbolId>>>,
     store: Store,
-}
-
-/// Functions, names and lines.
-#[derive(Debug, Default)]
-struct Store {
-    symbols: Vec<Symbol>,
-    names: ByteTable,
-    name_bytes: usize,
-    lines: Vec<Line>,
-    is_full: bool,
-}
-
-impl Store {
-    fn name(&mut self, name: &[u8]) -> StringId {
-        if self.name_bytes >= MAX_NAMES {
-            self.is_full = true;
-            return StringId::NONE;
-        }
-        let before = self.names.len();
-        let id = self.names.intern(name);
-        if self.names.len() > before {
-            self.name_bytes += name.len();
-        }
-        id
-    }
-
-    fn symbol(&mut self, symbol: Symbol) -> Option<JitSymbolId> {
-        if self.symbols.len() >= MAX_SYMBOLS {
-            self.is_full = true;
-            return None;
-        }
-        self.symbols.push(symbol);
-        u32::try_from(self.symbols.len() - 1).ok().map(JitSymbolId)
-    }
-
-    /// Keep the lines of a function, in the order of their addresses.
-    fn add_lines(&mut self, place: &Range<u64>, lines: &mut Vec<Told>) -> (u32, u32) {
-        let count = |store: &Self| u32::try_from(store.lines.len()).unwrap_or(u32::MAX);
-        let first = count(self);
-        lines.retain(|(address, _, _)| place.contains(address));
-        lines.sort_by_key(|&(address, _, _)| address);
-        for (address, file, line) in lines.drain(..) {
-            let offset = address - place.start;
-            if self.lines.len() >= MAX_LINES {
-                self.is_full = true;
-                break;
-            }
-            self.lines.push(Line { offset, file, line });
-        }
-        (first, count(self))
-    }
 }
 
 impl JitTable {
@@ -341,135 +209,114 @@ fn next_space(spaces: &mut Vec<u32>, process: u32) -> SpaceId {
     space
 }
 
-impl Reading {
-    /// From the file's beginning on.
-    fn begin(&mut self, number: u32) {
-        (self.map, self.dump) = (MapReader::default(), DumpReader::default());
-        (self.position, self.number, self.is_begun) = (0, number, true);
-        self.lines.clear();
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Pieces are missing. A perf map goes on at its next line.
-    fn jump(&mut self, number: u32) {
-        (self.map, self.dump) = (MapReader::behind_gap(), DumpReader::behind_gap());
-        (self.number, self.is_begun, self.file.damaged) = (number, true, true);
-        self.lines.clear();
-    }
-
-    fn take(&mut self, piece: &JitMap, sink: &mut Sink<'_>) {
-        let Self {
-            map,
-            dump,
-            last_ns,
-            number,
-            file,
-            lines,
-            ..
-        } = self;
-        // What has no time of its own was written behind the last reading.
-        let (from, to) = (*last_ns, piece.time_ns);
-        let mut each = |entry: Entry<'_>| sink.take(entry, (from, to), *number, file, lines);
-        if piece.kind == 0 {
-            map.read(&piece.bytes, &mut each);
-        } else {
-            dump.read(&piece.bytes, &mut each);
+    fn piece(time_ns: u64, position: u64, text: &str) -> JitMap {
+        JitMap {
+            pid: 7,
+            time_ns,
+            position,
+            bytes: text.into(),
+            ..JitMap::default()
         }
-        self.file.bytes = self.file.bytes.saturating_add(piece.bytes.len() as u64);
-        self.position = piece.position.saturating_add(piece.bytes.len() as u64);
-        self.last_ns = piece.time_ns;
     }
-}
 
-/// Where entries of a file go.
-struct Sink<'t> {
-    code: &'t mut CodeMap,
-    waiting: &'t mut BTreeMap<u64, Option<JitSymbolId>>,
-    store: &'t mut Store,
-    process: u32,
-}
-
-impl Sink<'_> {
-    fn take(
-        &mut self,
-        entry: Entry<'_>,
-        (from_ns, to_ns): (u64, u64),
-        reading: u32,
-        file: &mut JitFile,
-        lines: &mut Vec<Told>,
-    ) {
-        // A time behind the reading is no time of this clock.
-        let since = |time: Option<u64>| {
-            let own = time.filter(|&time| time <= to_ns);
-            own.map_or(from_ns, |time| time.saturating_sub(SLACK_NS))
+    fn name_at(table: &mut JitTable, address: u64, time_ns: u64) -> Option<String> {
+        let symbol = match table.place(0, 7, address, time_ns) {
+            Placed::In(symbol) => Some(symbol),
+            Placed::Waits(space) => table.waited(space, address),
         };
-        match entry {
-            Entry::Line {
-                address,
-                file: name,
-                line,
-            } => {
-                let name = self.store.name(name);
-                if lines.len() < MAX_LINES {
-                    lines.push((address.0, name, line));
-                }
-            }
-            Entry::Function {
-                start,
-                size,
-                name,
-                time_ns,
-            } => {
-                file.functions += 1;
-                file.has_lines |= !lines.is_empty();
-                let name = self.store.name(name);
-                let end = start.0 + size;
-                // Said again, as by a map that is written anew: it has been there all the time.
-                let symbols = &self.store.symbols;
-                let same = self.code.same_place(start.0, end).filter(|code| {
-                    let symbol = symbols.get(code.symbol.0 as usize);
-                    time_ns.is_none() && symbol.is_some_and(|symbol| symbol.name == name)
-                });
-                if let Some(code) = same {
-                    code.reading = reading;
-                    return;
-                }
-                let symbol = Symbol {
-                    name,
-                    start: start.0,
-                    process: self.process,
-                    lines: self.store.add_lines(&(start.0..end), lines),
-                };
-                self.insert(symbol, (start.0, end), since(time_ns), reading);
-            }
-            Entry::Moved { from, to, time_ns } => {
-                let Some(&code) = self.code.starting(from.0) else {
-                    return;
-                };
-                let Some(&old) = self.store.symbols.get(code.symbol.0 as usize) else {
-                    return;
-                };
-                let Some(end) = to.0.checked_add(code.end - code.start) else {
-                    return;
-                };
-                let symbol = Symbol { start: to.0, ..old };
-                self.insert(symbol, (to.0, end), since(time_ns), reading);
-            }
-        }
+        symbol.map(|symbol| String::from_utf8_lossy(table.name(symbol)).into_owned())
     }
 
-    fn insert(&mut self, symbol: Symbol, (start, end): (u64, u64), since_ns: u64, reading: u32) {
-        let Some(symbol) = self.store.symbol(symbol) else {
-            return;
+    fn check(table: &mut JitTable, address: u64, time_ns: u64, name: &str) {
+        let found = name_at(table, address, time_ns);
+        assert_eq!(found.as_deref(), Some(name), "{address:#x} at {time_ns}");
+    }
+
+    /// Check that an address that is used again has the name of its time, and a new one has it from the beginning.
+    #[test]
+    fn grown() {
+        let mut table = JitTable::default();
+        table.take(0, &piece(100, 0, "1000 100 a\n"));
+        table.take(0, &piece(200, 11, "1000 80 b\n2000 10 c\n"));
+        check(&mut table, 0x1000, 50, "a");
+        check(&mut table, 0x1000, 99, "a");
+        check(&mut table, 0x1000, 150, "b");
+        check(&mut table, 0x10f0, 150, "a");
+        check(&mut table, 0x2000, 50, "c");
+        assert_eq!(name_at(&mut table, 0x3000, 50), None);
+    }
+
+    /// Check that what no map names when it is asked for is named by the first that comes, and by no other process's.
+    #[test]
+    fn waits() {
+        let mut table = JitTable::default();
+        let Placed::Waits(space) = table.place(0, 7, 0x1000, 50) else {
+            panic!("nothing is known")
         };
-        self.code.insert(Code {
-            start,
-            end,
-            since_ns,
-            symbol,
-            reading,
-        });
-        for (_, waits) in self.waiting.range_mut(start..end) {
-            waits.get_or_insert(symbol);
-        }
+        assert!(!table.has_files(space));
+        let other = JitMap {
+            pid: 8,
+            ..piece(90, 0, "1000 10 other\n")
+        };
+        table.take(0, &other);
+        table.take(1, &piece(90, 0, "1000 10 elsewhere\n"));
+        assert_eq!(table.waited(space, 0x1000), None);
+        table.take(0, &piece(100, 0, "1000 10 a\n"));
+        table.take(0, &piece(200, 10, "1000 10 b\n"));
+        let symbol = table.waited(space, 0x1000).unwrap();
+        assert_eq!(table.name(symbol), b"a");
+        assert!(table.has_files(space));
+    }
+
+    /// Check that a map written anew replaces the old one, and what both say has been there all the time.
+    #[test]
+    fn written_anew() {
+        let mut table = JitTable::default();
+        table.take(0, &piece(100, 0, "1000 10 a\n2000 10 gone\n"));
+        table.take(0, &piece(200, 0, "1000 10 a\n3000 10 new\n"));
+        check(&mut table, 0x1000, 50, "a");
+        check(&mut table, 0x1000, 250, "a");
+        check(&mut table, 0x2000, 150, "gone");
+        assert_eq!(name_at(&mut table, 0x2000, 250), None);
+        check(&mut table, 0x3000, 150, "new");
+    }
+
+    /// Check that nothing of a process that has ended is said of the next one with its number.
+    #[test]
+    fn number_used_again() {
+        let mut table = JitTable::default();
+        table.take(0, &piece(100, 0, "1000 10 first\n"));
+        table.take(0, &piece(150, 0, ""));
+        check(&mut table, 0x1000, 120, "first");
+        assert_eq!(name_at(&mut table, 0x1000, 160), None);
+        table.take(0, &piece(200, 0, "1000 10 second\n"));
+        check(&mut table, 0x1000, 120, "first");
+        check(&mut table, 0x1000, 160, "second");
+    }
+
+    /// Check that a lost piece costs its lines and the one it ends in.
+    #[test]
+    fn lost_piece() {
+        let mut table = JitTable::default();
+        table.take(0, &piece(100, 0, "1000 10 a\n"));
+        table.take(0, &piece(200, 30, "0 10 half\n2000 10 b\n"));
+        check(&mut table, 0x1000, 50, "a");
+        check(&mut table, 0x2000, 250, "b");
+        assert_eq!(name_at(&mut table, 0, 250), None);
+        assert!(table.files()[0].damaged);
+    }
+
+    /// Check that a version stands for the answers behind the last change only.
+    #[test]
+    fn versions() {
+        let mut table = JitTable::default();
+        assert_eq!(table.version(0, 7, 50), Some(0));
+        table.take(0, &piece(100, 0, "1000 10 a\n"));
+        assert_eq!(table.version(0, 7, 100), None);
+        assert!(table.version(0, 7, 101).is_some());
     }
 }
