@@ -9,10 +9,10 @@ use rawstack_test_support::bare_root::BareRoot;
 use rawstack_test_support::json::{Report, Row, parse};
 use rawstack_test_support::programs::{rawstack, require, script, workload};
 
-use crate::recording::{Lab, Recording, percent, text};
+use crate::recording::{Lab, Recording, text};
 
 /// Around a change of code, in nanoseconds: between two readings of a map nobody can tell when it came.
-const CHANGE_NS: u64 = 600_000_000;
+const CHANGE_NS: u64 = 800_000_000;
 
 /// Removes maps that programs leave in /tmp.
 struct Leftover(PathBuf);
@@ -96,7 +96,7 @@ fn check_change(root: &BareRoot, switched_ns: u64) {
     ] {
         let rest = |other: &str| other != name && !other.starts_with("third_function");
         let wrong: Vec<_> = samples.iter().filter(|(_, other)| rest(other)).collect();
-        assert!(samples.len() > 300, "only {} samples", samples.len());
+        assert!(samples.len() > 100, "only {} samples", samples.len());
         assert!(wrong.is_empty(), "not {name} at {switched_ns}: {wrong:?}");
         assert!(samples.iter().any(|(_, other)| other == name));
     }
@@ -209,8 +209,10 @@ fn own_namespaces() {
         "{path} is not in a /tmp of its own"
     );
     let report = report(&elsewhere(&recording), &[]);
-    let (first, _) = share(&report, "first_function");
-    assert!(first > 30.0, "{first} % in first_function: {report:?}");
+    for name in ["first_function", "second_function", "third_function"] {
+        let (share, _) = share(&report, name);
+        assert!(share > 5.0, "{share} % in {name}: {report:?}");
+    }
 }
 
 /// Check that no file is read that a process has put there for others to read, or that holds a reader up.
