@@ -5,10 +5,10 @@ DESTDIR ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-vm check bench install fmt clean
+.PHONY: help demo build test test-kernels dist check bench install fmt clean
 
 help: ## say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 demo: ## record a bundled workload for real, report on it, draw a flame graph into demo/
 	@scripts/setup build workloads
@@ -22,8 +22,8 @@ test: ## every test, those that load BPF and record included (asks sudo for them
 	@scripts/setup build workloads test
 	@scripts/test
 
-test-vm: ## record on other kernels, from 5.10 to the newest, each booted in QEMU (some minutes; no KVM, no root)
-	@scripts/setup build vm
+test-kernels: ## record on other kernels, from 5.10 to the newest, each booted in QEMU (some minutes; no KVM, no root)
+	@scripts/setup build dist vm
 	@tests/vm/run $(SERIES)
 
 check: ## format, lints, documentation, licences, sizes, and a symbolizer built without clang
@@ -33,6 +33,10 @@ check: ## format, lints, documentation, licences, sizes, and a symbolizer built 
 bench: ## measure Rawstack and its peers side by side, into target/bench
 	@scripts/setup build workloads bench
 	@scripts/bench
+
+dist: ## what is shipped: two static programs that need no library, and a tarball, into dist/
+	@scripts/setup build dist
+	@scripts/dist
 
 install: build ## into $(DESTDIR)$(PREFIX), default /usr/local
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/rawstack'
@@ -46,4 +50,4 @@ fmt: ## format the Rust and the C sources
 
 clean: ## remove what was built
 	cargo clean
-	rm -rf demo
+	rm -rf demo dist

@@ -16,9 +16,17 @@ fn main() {
         }
     };
     let target = format!("-D__TARGET_ARCH_{arch}");
+    // File names go into the object, for the verifier's messages: not where this machine has them.
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let builds = out.ancestors().nth(2).unwrap_or(&out);
+    let short = [(manifest.as_path(), "bpf"), (builds, "build")];
+    let [sources_short, builds_short] =
+        short.map(|(folder, name)| format!("-ffile-prefix-map={}={name}", folder.display()));
     let mut builder = SkeletonBuilder::new();
     builder.source(sources.join("recorder.bpf.c")).clang_args([
         target.as_str(),
+        sources_short.as_str(),
+        builds_short.as_str(),
         // No atomics with a result: kernels before 5.12 refuse them even in code that is never reached.
         "-mcpu=v2",
         "-Wall",

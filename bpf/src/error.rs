@@ -54,14 +54,22 @@ pub enum Error {
         verdict: String,
     },
     /// A BPF program could not be hooked in.
-    #[error("failed to attach BPF program {program}: {error}")]
+    #[error("failed to attach BPF program {program} to {place}: {error}")]
     Attach {
         /// Its name.
         program: &'static str,
+        /// The tracepoint.
+        place: String,
         /// What libbpf said.
         #[source]
         error: libbpf_rs::Error,
     },
+    /// A program is missing: it was not asked for when the programs were loaded.
+    #[error("failed to find the BPF program of {0}: it was not loaded")]
+    NoProgram(&'static str),
+    /// A descriptor could not be copied.
+    #[error("failed to copy a descriptor: {0}")]
+    Descriptor(#[source] io::Error),
     /// A map could not be read or written.
     #[error("failed to access BPF map {map}: {error}")]
     Map {
@@ -78,7 +86,7 @@ pub enum Error {
     )]
     PerfNotPermitted {
         /// Its name.
-        event: &'static str,
+        event: String,
         /// CPU.
         cpu: u32,
         /// The kernel's answer.
@@ -91,13 +99,32 @@ pub enum Error {
         /// What was tried.
         action: &'static str,
         /// Its name.
-        event: &'static str,
+        event: String,
         /// CPU.
         cpu: u32,
         /// The kernel's answer.
         #[source]
         error: io::Error,
     },
+    /// The cgroups lie too far apart.
+    #[error(
+        "failed to filter by cgroup: the cgroups lie on more than {0} levels of their hierarchies; give fewer of them"
+    )]
+    TooManyLevels(usize),
+    /// The kernel cannot tell two events apart.
+    #[error(
+        "failed to record event {event}: this kernel cannot tell several {kind} apart (5.15 and newer can, raw \
+         tracepoints 6.10); record them one after the other"
+    )]
+    LoneEvent {
+        /// The second.
+        event: String,
+        /// Of which there can be one only.
+        kind: &'static str,
+    },
+    /// More events than there are numbers for.
+    #[error("failed to record {0} events: there is room for {max}; take fewer", max = crate::source::MAX_EVENTS)]
+    TooManyEvents(usize),
     /// A file of the kernel's could not be read.
     #[error("failed to read {path}: {error}")]
     Read {
@@ -110,4 +137,20 @@ pub enum Error {
     /// Waiting failed.
     #[error("failed to wait for events: {0}")]
     Wait(#[source] io::Error),
+}
+
+impl Error {
+    /// `error` of the last attempt to do something with a perf event.
+    pub(crate) fn perf(action: &'static str, event: &str, cpu: u32, error: io::Error) -> Self {
+        let event = event.to_owned();
+        match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Self::PerfNotPermitted { event, cpu, error },
+            _ => Self::Perf {
+                action,
+                event,
+                cpu,
+                error,
+            },
+        }
+    }
 }

@@ -52,6 +52,13 @@ impl<T> Items<T> {
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.more)
     }
+
+    fn retain(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
+        self.more.retain_mut(&mut keep);
+        if !self.first.as_mut().is_some_and(keep) {
+            self.first = (!self.more.is_empty()).then(|| self.more.remove(0));
+        }
+    }
 }
 
 impl<T> IntoIterator for Items<T> {
@@ -110,6 +117,11 @@ impl<T, O: Clone> Join<T, O> {
         waiting.map_or_else(Items::none, |waiting| waiting.items)
     }
 
+    /// Whether anything waits for `owner`.
+    pub fn waits_for(&self, owner: u64) -> bool {
+        self.waiting.contains_key(&owner)
+    }
+
     /// Owners that are waited for, with their threads, in no order.
     pub fn owners(&self) -> impl Iterator<Item = (u64, u32)> {
         self.waiting
@@ -124,6 +136,14 @@ impl<T, O: Clone> Join<T, O> {
             waiting.items = Items::none();
             waiting.items.push(joined);
         }
+    }
+
+    /// Change what waits, or forget it: then its owner is no longer waited for. In no order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
+        self.waiting.retain(|_, waiting| {
+            waiting.items.retain(&mut keep);
+            waiting.items.first.is_some()
+        });
     }
 
     /// Change or forget the outcomes kept for samples that come behind them.
@@ -156,6 +176,21 @@ mod tests {
         join.complete(7, 1, "stack");
         assert_eq!(join.wait(7, 1, "b"), Some(("b", "stack")));
         assert_eq!(join.wait(9, 1, "c"), None);
+    }
+
+    /// Check that what waits can be forgotten one by one, and that its owner goes with the last.
+    #[test]
+    fn forgotten() {
+        let mut join = Join::default();
+        for (owner, item) in [(7, 1), (7, 2), (7, 3), (8, 4)] {
+            assert_eq!(join.wait(owner, 1, item), None);
+        }
+        join.retain(|item| {
+            *item *= 10;
+            *item % 20 == 0 && *item != 40
+        });
+        assert_eq!(join.owners().collect::<Vec<_>>(), [(7, 1)]);
+        assert!(join.complete(7, 1, "stack").into_iter().eq([20]));
     }
 
     /// Check that the outcomes kept stay bounded, whatever number of threads comes by.

@@ -8,6 +8,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 
 use crate::error::{Error, Result};
+use crate::source::Kind;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
@@ -40,6 +41,19 @@ pub(crate) fn has_loops() -> bool {
     ProgramType::PerfEvent
         .is_helper_supported(LOOP)
         .unwrap_or(false)
+}
+
+/// Whether a program of this kind can ask what it was attached with (5.15 and newer; raw tracepoints: 6.10).
+pub(crate) fn has_cookies(kind: Kind) -> bool {
+    /// `BPF_FUNC_get_attach_cookie` of `include/uapi/linux/bpf.h`.
+    const COOKIE: u32 = 174;
+    let program = match kind {
+        Kind::Tick => ProgramType::PerfEvent,
+        Kind::Tracepoint => ProgramType::Tracepoint,
+        Kind::Raw => ProgramType::RawTracepoint,
+        Kind::Probe => ProgramType::Kprobe,
+    };
+    program.is_helper_supported(COOKIE).unwrap_or(false)
 }
 
 /// Frames at which the kernel cuts its own walks (`kernel.perf_event_max_stack`).

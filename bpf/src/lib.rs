@@ -4,6 +4,7 @@
 //! once. This half reads what follows: [`Stream`] hands out events, [`StackTable`] answers what became of an ID.
 //! [`Programs`] are the recorder's own programs on top, [`SideBand`] is what the kernel tells of processes meanwhile.
 
+mod counter;
 mod error;
 mod event;
 mod join;
@@ -12,9 +13,12 @@ mod perf_event;
 mod programs;
 mod side_band;
 mod skel;
+mod source;
 mod stream;
 mod table;
+mod targets;
 
+pub use counter::PerfEvent;
 pub use error::{Error, Result};
 pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
 pub use join::{Items, Join};
@@ -22,5 +26,7 @@ pub use kernel::can_defer;
 pub use perf_event::{online_cpus, parse_cpu_list};
 pub use programs::{Config, Mode, Programs, Room};
 pub use side_band::{Change, NewMapping, SideBand, SideBandEvent};
+pub use source::{Counter, MAX_EVENTS, Origin, Probe, Rate, Source};
 pub use stream::{Counts, Debt, Stream};
 pub use table::{Lookup, LostReason, Stack, StackTable};
+pub use targets::{Cgroup, Targets};

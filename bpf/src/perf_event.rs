@@ -1,4 +1,4 @@
-//! The perf events of one CPU: a clock that ticks, and a ring of side-band records. Knows not what they mean.
+//! Opening of perf events, and the ring of side-band records of one CPU. Knows not what they mean.
 #![allow(
     unsafe_code,
     reason = "perf_event_open and its ring have no safe wrapper that knows build IDs"
@@ -6,13 +6,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys as sys;
-use perf_event_open_sys::{bindings, ioctls};
+use perf_event_open_sys::bindings;
 
 use crate::error::{Error, Result};
 
@@ -22,7 +22,8 @@ const RING_PAGES: usize = 128;
 /// What goes behind each side-band record (`sample_id` of perf_event_open(2)), in bytes: pid and tid, time, CPU.
 pub(crate) const SAMPLE_ID_LEN: usize = 24;
 
-fn open(attr: &mut bindings::perf_event_attr, cpu: u32, event: &'static str) -> Result<OwnedFd> {
+/// Open the perf event of `attr`, for all processes on `cpu`.
+pub(crate) fn open(attr: &mut bindings::perf_event_attr, cpu: u32, event: &str) -> Result<OwnedFd> {
     attr.size = u32::try_from(size_of::<bindings::perf_event_attr>()).unwrap_or(0);
     let cpu_number = i32::try_from(cpu).unwrap_or(-1);
     // SAFETY: attr is a whole perf_event_attr that says its size; the kernel only reads it.
@@ -36,82 +37,10 @@ fn open(attr: &mut bindings::perf_event_attr, cpu: u32, event: &'static str) -> 
         )
     };
     if fd < 0 {
-        let error = io::Error::last_os_error();
-        return Err(match error.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => Error::PerfNotPermitted { event, cpu, error },
-            _ => Error::Perf {
-                action: "open",
-                event,
-                cpu,
-                error,
-            },
-        });
+        return Err(Error::perf("open", event, cpu, io::Error::last_os_error()));
     }
     // SAFETY: the descriptor is new and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// A timer that interrupts one CPU at fixed intervals while it is not idle (`cpu-clock`).
-#[derive(Debug)]
-pub(crate) struct CpuClock {
-    fd: OwnedFd,
-    cpu: u32,
-}
-
-impl CpuClock {
-    const NAME: &'static str = "cpu-clock";
-
-    /// Open it, stopped. `period` in nanoseconds.
-    pub(crate) fn open(cpu: u32, period: u64) -> Result<Self> {
-        let mut attr = bindings::perf_event_attr {
-            type_: bindings::PERF_TYPE_SOFTWARE,
-            config: u64::from(bindings::PERF_COUNT_SW_CPU_CLOCK),
-            ..Default::default()
-        };
-        attr.__bindgen_anon_1.sample_period = period;
-        attr.set_disabled(1);
-        attr.set_exclude_idle(1);
-        Ok(Self {
-            fd: open(&mut attr, cpu, Self::NAME)?,
-            cpu,
-        })
-    }
-
-    /// Another descriptor of it, for libbpf: it closes what a program is attached to.
-    pub(crate) fn give_fd(&self) -> Result<RawFd> {
-        let fd = self.fd.try_clone().map_err(|error| Error::Perf {
-            action: "duplicate",
-            event: Self::NAME,
-            cpu: self.cpu,
-            error,
-        })?;
-        Ok(fd.into_raw_fd())
-    }
-
-    /// Start it: the first tick comes one period from now.
-    pub(crate) fn enable(&self) -> Result<()> {
-        // SAFETY: the descriptor is a perf event's.
-        self.check("start", unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
-    }
-
-    /// Stop it.
-    pub(crate) fn disable(&self) -> Result<()> {
-        // SAFETY: the descriptor is a perf event's.
-        self.check("stop", unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
-    }
-
-    fn check(&self, action: &'static str, result: libc::c_int) -> Result<()> {
-        if result < 0 {
-            let error = io::Error::last_os_error();
-            return Err(Error::Perf {
-                action,
-                event: Self::NAME,
-                cpu: self.cpu,
-                error,
-            });
-        }
-        Ok(())
-    }
 }
 
 /// The side-band records of one CPU: mappings, names, forks, exits, kernel symbols.
@@ -148,12 +77,7 @@ impl SideBandRing {
         attr.set_ksymbol(1);
         attr.set_build_id(u64::from(build_ids));
         let fd = open(&mut attr, cpu, Self::NAME)?;
-        Self::map(fd).map_err(|error| Error::Perf {
-            action: "map",
-            event: Self::NAME,
-            cpu,
-            error,
-        })
+        Self::map(fd).map_err(|error| Error::perf("map", Self::NAME, cpu, error))
     }
 
     fn map(fd: OwnedFd) -> io::Result<Self> {

@@ -1,20 +1,25 @@
-//! The recorder's programs: loaded, attached, ticking.
+//! The recorder's programs: loaded, attached, running.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, OpenObject, PrintLevel, set_print};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{
+    ErrorKind, Link, OpenObject, PrintLevel, ProgramMut, RawTracepointOpts, set_print,
+};
 
+use crate::counter::PerfEvent;
 use crate::error::{Error, Result};
 use crate::kernel;
-use crate::perf_event::CpuClock;
 use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
+use crate::source::{Counter, Kind, MAX_EVENTS, Origin, Rate, Source};
 use crate::stream::Stream;
+use crate::targets::Targets;
 
 /// When user halves are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +41,10 @@ pub struct Config {
     pub kernel_stacks: bool,
     /// User frames that are kept at most; the programs' own limit is 1024.
     pub max_user_frames: u32,
-    /// Nanoseconds between two ticks on each CPU; the weight of a sample.
-    pub period: u64,
-    /// Record only processes that are made targets.
-    pub filter: bool,
+    /// What makes samples; the place of each is its number.
+    pub events: Vec<Source>,
+    /// Who is recorded.
+    pub targets: Targets,
     /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
     pub ring_bytes: u32,
     /// Wake the reader when so many bytes wait; 0: at each event.
@@ -60,17 +65,25 @@ impl Default for Room {
 
 /// The recorder's programs in the kernel. All goes with it when it is dropped.
 pub struct Programs<'a> {
-    skel: RecorderSkel<'a>,
-    links: Vec<Link>,
-    clocks: Vec<CpuClock>,
+    pub(crate) skel: RecorderSkel<'a>,
     mode: Mode,
+    events: Vec<Source>,
+    /// Kinds of programs that can ask which event they run for.
+    cookies: Vec<Kind>,
+    links: Vec<Link>,
+    counters: Vec<PerfEvent>,
+    /// Tracepoints and probes: they run as long as they are here.
+    hits: Vec<PerfEvent>,
+    /// Tasks are followed from one to the next.
+    follows: bool,
 }
 
 impl fmt::Debug for Programs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Programs")
             .field("mode", &self.mode)
-            .field("clocks", &self.clocks)
+            .field("counters", &self.counters)
+            .field("hits", &self.hits)
             .finish_non_exhaustive()
     }
 }
@@ -83,16 +96,25 @@ impl<'a> Programs<'a> {
             verdict: String::new(),
         };
         set_print(Some((PrintLevel::Warn, keep_words)));
+        if config.events.len() > MAX_EVENTS {
+            return Err(Error::TooManyEvents(config.events.len()));
+        }
+        let cookies = cookies(&config.events)?;
         let mut open = RecorderSkelBuilder::default()
             .open(&mut room.0)
             .map_err(open_error)?;
-        configure(&mut open, config)?;
+        configure(&mut open, config, &cookies)?;
         let skel = open.load().map_err(load_error)?;
+        config.targets.add_cgroups(&skel)?;
         Ok(Self {
             skel,
-            links: Vec::new(),
-            clocks: Vec::new(),
             mode: config.mode,
+            follows: config.targets.follows(),
+            events: config.events.clone(),
+            cookies,
+            links: Vec::new(),
+            counters: Vec::new(),
+            hits: Vec::new(),
         })
     }
 
@@ -102,30 +124,8 @@ impl<'a> Programs<'a> {
         Stream::new(&maps.events, &maps.slots, &maps.cpu_states)
     }
 
-    /// Record this process; its children follow by themselves.
-    pub fn add_target(&self, pid: u32) -> Result<()> {
-        let map_error = |error| Error::Map {
-            map: "targets",
-            error,
-        };
-        self.skel
-            .maps
-            .targets
-            .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-            .map_err(map_error)
-    }
-
-    /// Whether this process is recorded.
-    pub fn is_target(&self, pid: u32) -> bool {
-        self.skel
-            .maps
-            .targets
-            .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
-            .is_ok_and(|value| value.is_some())
-    }
-
     /// Hook in what keeps account of threads. Call it before [`start`](Self::start).
-    pub fn attach(&mut self, filter: bool) -> Result<()> {
+    pub fn attach(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
         let mut hooks = Vec::new();
         if self.mode == Mode::Deferred {
@@ -140,70 +140,204 @@ impl<'a> Programs<'a> {
                 "sched_process_exec",
             ));
         }
-        if filter {
+        if self.follows {
             hooks.push((&progs.follow_fork, "follow_fork", "sched_process_fork"));
+            hooks.push((&progs.follow_exec, "follow_exec", "sched_process_exec"));
             hooks.push((&progs.forget_exited, "forget_exited", "sched_process_exit"));
         }
         for (hook, program, tracepoint) in hooks {
             let link = hook.attach_raw_tracepoint(tracepoint);
-            self.links
-                .push(link.map_err(|error| Error::Attach { program, error })?);
+            let place = tracepoint.to_owned();
+            self.links.push(link.map_err(|error| Error::Attach {
+                program,
+                place,
+                error,
+            })?);
         }
         Ok(())
     }
 
-    /// Start ticking on these CPUs, each at a random phase of `period` so that none keeps step with the workload.
-    pub fn start(&mut self, cpus: &[u32], period: u64) -> Result<()> {
-        let (tick, program) = match self.mode {
-            Mode::Deferred => (&self.skel.progs.tick_deferred, "tick_deferred"),
-            Mode::Immediate | Mode::Off if kernel::has_loops() => {
-                (&self.skel.progs.tick_immediate, "tick_immediate")
+    /// Start all events: counters on these CPUs, clocks each at a random phase of their period so that none keeps step
+    /// with the workload.
+    pub fn start(&mut self, cpus: &[u32]) -> Result<()> {
+        let mut starts = Vec::new();
+        for number in 0..self.events.len() {
+            let Origin::Counter(counter) = &self.events[number].origin else {
+                continue;
+            };
+            let cpus: Vec<u32> = cpus
+                .iter()
+                .copied()
+                .filter(|&cpu| counter.has(cpu))
+                .collect();
+            let phases = random_phases(cpus.len(), phase_range(counter));
+            for (cpu, phase) in cpus.into_iter().zip(phases) {
+                starts.push((phase, self.counters.len()));
+                let opened = self.open_counter(number, counter, cpu)?;
+                self.counters.push(opened);
             }
-            Mode::Immediate | Mode::Off => (&self.skel.progs.tick_plain, "tick_plain"),
-        };
-        for &cpu in cpus {
-            let clock = CpuClock::open(cpu, period)?;
-            self.links.push(
-                tick.attach_perf_event(clock.give_fd()?)
-                    .map_err(|error| Error::Attach { program, error })?,
-            );
-            self.clocks.push(clock);
         }
-        let mut phases = random_phases(cpus.len(), period);
-        phases.sort_unstable();
+        self.start_hits(cpus.first().copied().unwrap_or(0))?;
+        starts.sort_unstable();
         let mut passed = 0;
-        for (clock, phase) in self.clocks.iter().zip(phases) {
+        for (phase, place) in starts {
             thread::sleep(Duration::from_nanos(phase - passed));
             passed = phase;
-            clock.enable()?;
+            self.counters[place].enable()?;
         }
         Ok(())
     }
 
-    /// Stop ticking. User halves may still come for a moment.
-    pub fn stop(&self) -> Result<()> {
-        self.clocks.iter().try_for_each(CpuClock::disable)
+    /// Start the counters on one more CPU, which came up only now.
+    pub fn add_cpu(&mut self, cpu: u32) -> Result<()> {
+        for number in 0..self.events.len() {
+            if let Origin::Counter(counter) = &self.events[number].origin
+                && counter.has(cpu)
+            {
+                let opened = self.open_counter(number, counter, cpu)?;
+                opened.enable()?;
+                self.counters.push(opened);
+            }
+        }
+        Ok(())
+    }
+
+    /// What [`PerfEvent::attach`] needs to put event `number` on another CPU from another process: its program, and its
+    /// cookie where the kernel has such.
+    pub fn program_of(&self, number: usize) -> Result<(OwnedFd, Option<u64>)> {
+        let program = self.program(self.events[number].kind())?;
+        let fd = program.as_fd().try_clone_to_owned();
+        Ok((fd.map_err(Error::Descriptor)?, self.cookie(number)))
+    }
+
+    fn cookie(&self, number: usize) -> Option<u64> {
+        let source = &self.events[number];
+        let is_known = self.cookies.contains(&source.kind());
+        is_known.then(|| source.cookie(number))
+    }
+
+    fn program(&self, kind: Kind) -> Result<ProgramMut<'_>> {
+        let name = program_name(kind, self.mode);
+        let mut programs = self.skel.object().progs_mut();
+        let program = programs.find(|program| program.name() == name.as_str());
+        program.ok_or(Error::NoProgram(kind.plural()))
+    }
+
+    fn open_counter(&self, number: usize, counter: &Counter, cpu: u32) -> Result<PerfEvent> {
+        let source = &self.events[number];
+        let mut event = PerfEvent::open(&source.name, counter, cpu)?;
+        let program = self.program(source.kind())?;
+        event.attach(program.as_fd(), self.cookie(number))?;
+        Ok(event)
+    }
+
+    /// Hook in tracepoints and probes. One perf event is enough: its program runs on all CPUs.
+    fn start_hits(&mut self, cpu: u32) -> Result<()> {
+        for number in 0..self.events.len() {
+            let Source { name, origin } = &self.events[number];
+            let mut event = match origin {
+                Origin::Counter(_) => continue,
+                Origin::RawTracepoint { name, .. } => {
+                    let link = self.attach_raw(number, name)?;
+                    self.links.push(link);
+                    continue;
+                }
+                Origin::Tracepoint { id, .. } => PerfEvent::tracepoint(name, *id, cpu)?,
+                Origin::Probe(probe) => PerfEvent::probe(name, probe, cpu)?,
+            };
+            let program = self.program(self.events[number].kind())?;
+            event.attach(program.as_fd(), self.cookie(number))?;
+            self.hits.push(event);
+        }
+        Ok(())
+    }
+
+    fn attach_raw(&self, number: usize, tracepoint: &str) -> Result<Link> {
+        let program = self.program(Kind::Raw)?;
+        let link = match self.cookie(number) {
+            Some(cookie) => {
+                let options = RawTracepointOpts {
+                    cookie,
+                    ..RawTracepointOpts::default()
+                };
+                program.attach_raw_tracepoint_with_opts(tracepoint, options)
+            }
+            None => program.attach_raw_tracepoint(tracepoint),
+        };
+        link.map_err(|error| Error::Attach {
+            program: "raw",
+            place: tracepoint.to_owned(),
+            error,
+        })
+    }
+
+    /// Stop all events. User halves may still come for a moment.
+    pub fn stop(&mut self) -> Result<()> {
+        self.hits.clear();
+        self.counters.iter().try_for_each(PerfEvent::disable)
     }
 }
 
-/// One phase a CPU, each below `period`.
-fn random_phases(cpus: usize, period: u64) -> Vec<u64> {
+/// The range of the random phase at which a counter starts, in nanoseconds; 0: at once.
+fn phase_range(counter: &Counter) -> u64 {
+    match counter.rate {
+        Rate::Period(period) if counter.is_clock => period,
+        _ => 0,
+    }
+}
+
+/// One phase a CPU, each below `range`.
+fn random_phases(cpus: usize, range: u64) -> Vec<u64> {
     (0..cpus)
-        .map(|cpu| RandomState::new().hash_one(cpu) % period.max(1))
+        .map(|cpu| RandomState::new().hash_one(cpu) % range.max(1))
         .collect()
 }
 
-fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
+/// The program of a kind, in `src/c/ticks.bpf.h`.
+fn program_name(kind: Kind, mode: Mode) -> String {
+    let how = match mode {
+        Mode::Deferred => "deferred",
+        Mode::Immediate | Mode::Off if kernel::has_loops() => "immediate",
+        Mode::Immediate | Mode::Off => "plain",
+    };
+    format!("{}_{how}", kind.program())
+}
+
+/// The kinds of `events` whose programs can ask which event they run for. The others can have one event only.
+fn cookies(events: &[Source]) -> Result<Vec<Kind>> {
+    let mut known = Vec::new();
+    for kind in Kind::ALL {
+        let mut of_kind = events.iter().filter(|event| event.kind() == kind);
+        if of_kind.next().is_none() {
+            continue;
+        }
+        if kernel::has_cookies(kind) {
+            known.push(kind);
+        } else if let Some(second) = of_kind.next() {
+            return Err(Error::LoneEvent {
+                event: second.name.clone(),
+                kind: kind.plural(),
+            });
+        }
+    }
+    Ok(known)
+}
+
+fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind]) -> Result<()> {
     let deferred = config.mode == Mode::Deferred;
-    let plain = !deferred && !kernel::has_loops();
+    let needed: Vec<String> = config
+        .events
+        .iter()
+        .map(|event| program_name(event.kind(), config.mode))
+        .collect();
+    for mut program in open.open_object_mut().progs_mut() {
+        let is_needed = needed.iter().any(|name| program.name() == name.as_str());
+        program.set_autoload(is_needed);
+    }
     let progs = &mut open.progs;
-    progs.tick_deferred.set_autoload(deferred);
-    progs.tick_immediate.set_autoload(!deferred && !plain);
-    progs.tick_plain.set_autoload(plain);
     progs.capture_on_exit.set_autoload(deferred);
     progs.capture_on_exec.set_autoload(deferred);
-    progs.follow_fork.set_autoload(config.filter);
-    progs.forget_exited.set_autoload(config.filter);
+    config.targets.configure(open)?;
     let map_error = |map| move |error| Error::Map { map, error };
     open.maps
         .events
@@ -219,8 +353,10 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Result<()> {
         data.capture_cfg.kernel_stacks = u32::from(config.kernel_stacks);
         data.capture_cfg.max_user_frames = config.max_user_frames;
         data.capture_cfg.max_kernel_frames = kernel::frame_limit();
-        data.recorder_cfg.period = config.period;
-        data.recorder_cfg.filter = u32::from(config.filter);
+        for (number, event) in config.events.iter().enumerate() {
+            data.recorder_cfg.lone_cookie[event.kind() as usize] = event.cookie(number);
+        }
+        data.recorder_cfg.has_cookie = cookies.iter().map(|&kind| 1 << kind as u32).sum();
     }
     Ok(())
 }

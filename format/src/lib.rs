@@ -5,7 +5,8 @@
 //! written is never rewritten, so a file that was cut anywhere keeps every whole chunk before the cut.
 //!
 //! [`Writer`] turns [`record::Record`]s into chunks; [`Reader`] turns chunks into records and keeps an exact account of
-//! what is damaged or missing. [`ArchiveFile`] is the file that a recording goes to. This crate knows nothing of BPF,
+//! what is damaged or missing. An [`Encoder`] does the first half of writing: what it gives can be kept and put into
+//! archives later. [`ArchiveFile`] is the file that a recording goes to. This crate knows nothing of BPF,
 //! ELF or a command line.
 //!
 //! ```
@@ -30,6 +31,7 @@
 mod chunk;
 mod compress;
 mod damage;
+mod encoded;
 mod error;
 mod file;
 mod header;
@@ -43,6 +45,7 @@ mod writer;
 
 pub use chunk::{ChunkInfo, Counters, FRAME_LEN, Kind, MAX_RAW_LEN, MAX_STORED_LEN};
 pub use damage::{Cause, Damage, Gap, MAX_GAPS};
+pub use encoded::{Encoded, Encoder};
 pub use error::{Error, Invalid, Result};
 pub use file::{ArchiveFile, SYNC_INTERVAL};
 pub use header::{HEADER_LEN, Header};

@@ -5,10 +5,15 @@ use std::mem;
 use rawstack_bpf::{Items, Join, Loss, LossReason, Tick, UserHalf};
 use rawstack_format::Counters;
 use rawstack_format::id::{StackId, StackIndex};
-use rawstack_format::record::{Batch, Completion, Drop, DropReason, EPOCH_CHUNKS, Sample, State};
+use rawstack_format::record::{Batch, Completion, Drop, DropReason, Sample, State};
 
+use crate::budget::TableLimits;
 use crate::epoch::Epoch;
+use crate::totals::Totals;
 use crate::world::World;
+
+mod boundary;
+mod gap;
 
 /// Raw bytes after which a batch is cut, well below a chunk's limit.
 const BATCH_BYTES: usize = 256 << 10;
@@ -46,49 +51,6 @@ struct Outcome {
     user_depth: u32,
 }
 
-/// The account of all IDs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    /// IDs by state, in the order of [`State::ALL`]. What still waits is in none.
-    pub(crate) states: [u64; 8],
-    /// Sample rows.
-    pub(crate) samples: u64,
-    /// Losses of all kinds, joined by reason.
-    pub(crate) drops: Vec<Drop>,
-}
-
-impl Totals {
-    fn count(&mut self, state: State, ids: u64) {
-        if let Some(count) = self.states.get_mut(state as usize) {
-            *count += ids;
-        }
-    }
-
-    /// Losses for one reason.
-    pub(crate) fn lost_for(&self, reason: DropReason) -> u64 {
-        let of_reason = self.drops.iter().filter(|drop| drop.reason == reason);
-        of_reason.map(|drop| drop.count).sum()
-    }
-
-    fn count_drop(&mut self, drop: &Drop) {
-        match self
-            .drops
-            .iter_mut()
-            .find(|known| known.reason == drop.reason)
-        {
-            Some(known) => {
-                known.count += drop.count;
-                known.from_ns = known.from_ns.min(drop.from_ns);
-                known.to_ns = known.to_ns.max(drop.to_ns);
-            }
-            None => self.drops.push(Drop {
-                cpu: u32::MAX,
-                ..*drop
-            }),
-        }
-    }
-}
-
 /// Puts batches together.
 #[derive(Debug)]
 pub(crate) struct Assembler {
@@ -100,34 +62,91 @@ pub(crate) struct Assembler {
     join: Join<Item, Outcome>,
     cuts: Vec<Cut>,
     counters: Counters,
+    /// Of the archive that is being filled.
     totals: Totals,
+    /// Of those before it.
+    past: Totals,
     last_ns: u64,
+    limits: TableLimits,
+    /// Raw bytes after which a batch is cut; what was carried into it comes on top.
+    batch_limit: usize,
+    carried_bytes: usize,
+    /// Rows are not written before their outcome is known.
+    holds_waiting: bool,
+    /// Losses of a time in which nothing can be written, by reason; `None` at other times.
+    gap: Option<Vec<Drop>>,
+    /// When each run began.
+    run_starts: Vec<u64>,
 }
 
 impl Assembler {
-    /// Nothing assembled yet.
-    pub(crate) fn new(world: World) -> Self {
+    /// Nothing assembled yet. `holds_waiting`: rows that wait for their user half are kept back until it comes, and
+    /// not written as pending. That takes nothing but memory, and loses them to a kill.
+    pub(crate) fn new(world: World, limits: TableLimits, holds_waiting: bool) -> Self {
         Self {
             world,
-            epoch: Epoch::new(0),
+            epoch: Epoch::new(0, limits),
             batches: 0,
             starts_epoch: true,
             join: Join::default(),
             cuts: Vec::new(),
             counters: Counters::default(),
             totals: Totals::default(),
+            past: Totals::default(),
             last_ns: 0,
+            limits,
+            batch_limit: BATCH_BYTES,
+            carried_bytes: 0,
+            holds_waiting,
+            gap: None,
+            run_starts: Vec::new(),
         }
     }
 
-    /// The account up to now.
-    pub(crate) fn totals(&self) -> &Totals {
+    /// The account up to now, over all archives.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = self.past.clone();
+        totals.add(&self.totals);
+        totals
+    }
+
+    /// The account of the archive that is being filled.
+    pub(crate) fn archive_totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// Cut batches at `bytes` of raw length already: there is no more room.
+    pub(crate) fn set_room(&mut self, bytes: u64) {
+        self.batch_limit =
+            usize::try_from(bytes).map_or(BATCH_BYTES, |bytes| bytes.min(BATCH_BYTES));
+    }
+
+    /// A run of the command begins.
+    pub(crate) fn start_run(&mut self, start_ns: u64) {
+        self.run_starts.push(start_ns);
+    }
+
+    /// The run that goes on at `time_ns`.
+    fn run_at(&self, time_ns: u64) -> u32 {
+        // Nearly always the last: only ticks of the moment of the change are older.
+        let started = |start: &u64| *start <= time_ns;
+        let run = self.run_starts.iter().rposition(started).unwrap_or(0);
+        u32::try_from(run).unwrap_or(u32::MAX)
     }
 
     /// Time of the last sample, monotonic clock.
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
+    }
+
+    /// Time of the first sample of the batch that is being filled.
+    pub(crate) fn first_ns(&mut self) -> Option<u64> {
+        self.epoch
+            .batch()
+            .samples
+            .iter()
+            .map(|row| row.time_ns)
+            .min()
     }
 
     /// Owners that samples wait for, with their threads.
@@ -138,6 +157,10 @@ impl Assembler {
     /// A sample.
     pub(crate) fn add_tick(&mut self, tick: &Tick<'_>) {
         self.last_ns = self.last_ns.max(tick.time_ns);
+        if self.gap.is_some() {
+            self.add_to_gap(tick_loss(tick));
+            return;
+        }
         self.epoch.put_task(&mut self.world, tick.pid, tick.tid);
         let kernel = self.epoch.kernel_stack(&mut self.world, &tick.kernel);
         let user = self
@@ -152,7 +175,7 @@ impl Assembler {
             pid: tick.pid,
             tid: tick.tid,
             event: tick.event,
-            run: 0,
+            run: self.run_at(tick.time_ns),
             weight: tick.weight,
             state: state_of(tick.state).with_kernel_cut(tick.kernel_cut),
             kernel_cut: tick.kernel_cut,
@@ -173,6 +196,9 @@ impl Assembler {
 
     /// A user half.
     pub(crate) fn add_user_half(&mut self, half: &UserHalf<'_>) {
+        if self.gap.is_some() && !self.join.waits_for(half.owner) {
+            return;
+        }
         let outcome = Outcome {
             state: state_of(half.state),
             time_ns: half.time_ns,
@@ -223,6 +249,10 @@ impl Assembler {
 
     /// A loss.
     pub(crate) fn add_drop(&mut self, drop: Drop) {
+        if self.gap.is_some() {
+            self.add_to_gap(drop);
+            return;
+        }
         match drop.reason {
             DropReason::BufferFull => self.counters.buffer_full += drop.count,
             DropReason::Contended => self.counters.contended += drop.count,
@@ -282,58 +312,9 @@ impl Assembler {
     }
 
     fn cut_if_large(&mut self) {
-        if self.epoch.bytes() >= BATCH_BYTES {
+        if self.epoch.bytes() >= self.batch_limit + self.carried_bytes {
             self.cut();
         }
-    }
-
-    /// Close the batch that is being filled. Rows that still wait are written as pending.
-    pub(crate) fn cut(&mut self) {
-        let samples = mem::take(&mut self.epoch.batch().samples);
-        self.join.replace_items(|items| {
-            let (mut rows, mut cut) = (0, 0);
-            for item in items.iter() {
-                let (more, more_cut) = match *item {
-                    Item::Row(row) => {
-                        let sample = samples.get(row);
-                        (1, sample.map_or(0, |sample| u64::from(sample.kernel_cut)))
-                    }
-                    Item::Written { rows, cut } => (rows, cut),
-                };
-                (rows, cut) = (rows + more, cut + more_cut);
-            }
-            Item::Written { rows, cut }
-        });
-        self.epoch.batch().samples = samples;
-        for batch in self.epoch.cut() {
-            let starts_epoch = mem::take(&mut self.starts_epoch);
-            self.cuts.push(Cut {
-                batch,
-                counters: self.counters,
-                starts_epoch,
-                symbols: self.epoch.take_symbols(),
-            });
-            self.batches += 1;
-        }
-        if self.epoch.is_full() || self.batches >= EPOCH_CHUNKS {
-            self.next_epoch();
-        }
-    }
-
-    fn next_epoch(&mut self) {
-        let before = mem::replace(&mut self.epoch, Epoch::new(0));
-        self.epoch = Epoch::new(before.number() + 1);
-        self.batches = 0;
-        self.starts_epoch = true;
-        let (epoch, world) = (&mut self.epoch, &self.world);
-        let from_ns = self.last_ns.saturating_sub(CARRY_NS);
-        self.join.retain_outcomes(|outcome| {
-            let is_recent = outcome.time_ns >= from_ns;
-            if is_recent {
-                outcome.user = epoch.carry(world, &before, outcome.user);
-            }
-            is_recent
-        });
     }
 
     /// The batches closed since the last call.
@@ -345,6 +326,17 @@ impl Assembler {
     pub(crate) fn has_rows(&mut self) -> bool {
         let batch = self.epoch.batch();
         !(batch.samples.is_empty() && batch.completions.is_empty() && batch.drops.is_empty())
+    }
+}
+
+/// A sample that cannot be kept.
+fn tick_loss(tick: &Tick<'_>) -> Drop {
+    Drop {
+        reason: DropReason::Unwritten,
+        cpu: u32::MAX,
+        count: 1,
+        from_ns: tick.time_ns,
+        to_ns: tick.time_ns,
     }
 }
 

@@ -1,6 +1,6 @@
 //! From the command line to [`Options`]: every value checked, every default filled in.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,6 +15,8 @@ use crate::units::{parse_duration, parse_size};
 
 /// The kernel's own limit of `cpu-clock`: 10 microseconds.
 const MAX_FREQUENCY: u64 = 100_000;
+/// As many rows of runs as one chunk holds.
+const MAX_RUNS: u32 = 1 << 16;
 /// Below this the kernel's ring buffers alone take what there is, in bytes.
 const LEAST_MEMORY: u64 = 16 << 20;
 /// An archive shorter than this would hold little but its own header and tables, in bytes.
@@ -32,12 +34,9 @@ impl Args {
             let why = format!("{} is out of range", self.max_frames);
             return refuse("--max-frames", why, "give 1 to 1024");
         }
-        if self.runs == 0 {
-            return refuse(
-                "--runs",
-                "0 runs record nothing".to_owned(),
-                "give 1 or more",
-            );
+        if !(1..=MAX_RUNS).contains(&self.runs) {
+            let why = format!("{} is out of range", self.runs);
+            return refuse("--runs", why, "give 1 to 65536");
         }
         let labels = self
             .label
@@ -66,6 +65,7 @@ impl Args {
                 .transpose()?,
             growth: self.growth()?,
             max_memory: self.memory()?,
+            quiet: self.quiet,
             labels,
             given: self.given(rate),
             output: self.output.unwrap_or_else(default_output),
@@ -139,6 +139,16 @@ impl Args {
     }
 
     fn growth(&self) -> Result<Growth> {
+        if self.output.as_deref() == Some(Path::new("-")) {
+            let several = [
+                ("--rotate", &self.rotate),
+                ("--flight-recorder", &self.flight_recorder),
+            ];
+            if let Some((option, _)) = several.into_iter().find(|(_, text)| text.is_some()) {
+                let why = "standard output takes one archive".to_owned();
+                return refuse(option, why, "name a file with -o");
+            }
+        }
         if let Some(text) = &self.max_size {
             return Ok(Growth::MaxSize(size_of("--max-size", text)?));
         }

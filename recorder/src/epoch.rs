@@ -10,6 +10,7 @@ use rawstack_format::record::{
     Batch, Frame, FrameKind, Mapping, Process, Sample, StackNode, Thread,
 };
 
+use crate::budget::TableLimits;
 use crate::module::ModuleNumber;
 use crate::program;
 use crate::tables::{FrameRow, ROOT, Space, Tables};
@@ -19,7 +20,7 @@ use crate::world::World;
 const SPLIT_ROWS: usize = 64;
 
 /// An epoch and the batch that is being filled.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Epoch {
     number: u32,
     tables: Tables,
@@ -39,14 +40,22 @@ pub(crate) struct Epoch {
 
 impl Epoch {
     /// An empty epoch.
-    pub(crate) fn new(number: u32) -> Self {
+    pub(crate) fn new(number: u32, limits: TableLimits) -> Self {
         Self {
             number,
+            tables: Tables::new(limits),
             batch: Batch {
                 epoch: number,
                 ..Batch::default()
             },
-            ..Self::default()
+            bytes: 0,
+            next_module: 0,
+            modules: HashMap::new(),
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+            mappings: HashMap::new(),
+            symbols: HashSet::new(),
+            new_symbols: Vec::new(),
         }
     }
 
@@ -258,6 +267,11 @@ impl Epoch {
     /// Kernel symbols that the batches cut since need, not yet taken.
     pub(crate) fn take_symbols(&mut self) -> Vec<u32> {
         mem::take(&mut self.new_symbols)
+    }
+
+    /// What [`take_symbols`](Self::take_symbols) would give.
+    pub(crate) fn symbols_to_come(&self) -> Vec<u32> {
+        self.new_symbols.clone()
     }
 
     fn put_module(&mut self, world: &World, number: ModuleNumber) -> ModuleIndex {

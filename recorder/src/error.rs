@@ -52,9 +52,6 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
-    /// A process that was asked for is not there.
-    #[error("failed to find process {0} of -p: there is none; check the PID")]
-    NoProcess(u32),
     /// The system refused something ordinary.
     #[error("failed to {action}: {error}")]
     System {

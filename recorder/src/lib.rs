@@ -6,6 +6,8 @@
 
 mod args;
 mod assembler;
+mod budget;
+mod cgroup;
 mod check;
 mod command;
 mod elf;
@@ -22,9 +24,12 @@ mod proc_fs;
 mod process;
 mod program;
 mod record;
+mod runs;
 mod session;
 mod summary;
 mod tables;
+mod target;
+mod totals;
 mod units;
 mod wake;
 mod world;

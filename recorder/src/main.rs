@@ -15,6 +15,10 @@ fn main() -> ExitCode {
             if !is_quiet {
                 eprintln!("{summary}");
             }
+            if let Some(missing) = summary.missing() {
+                eprintln!("rawstack-record: {missing}");
+                return ExitCode::from(2);
+            }
             ExitCode::from(summary.command_status.map_or(0, exit_code))
         }
         Err(error) => {

@@ -116,6 +116,8 @@ pub struct Options {
     pub growth: Growth,
     /// Memory that the recorder may take, in bytes.
     pub max_memory: u64,
+    /// Whether only errors are to be said.
+    pub quiet: bool,
     /// Labels: key, value.
     pub labels: Vec<(String, String)>,
     /// The options as given, for the archive: name without dashes, value.

@@ -1,30 +1,31 @@
 //! The start of a recording: everything in the right order, so that nothing is missed and nothing is left behind.
 
-use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
+use rawstack_bpf::{
+    Config, Counter, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
+};
 use rawstack_format::Counters;
-use rawstack_format::record::{Event as EventRow, Mode, Record, Recording};
+use rawstack_format::record::{Event as EventRow, Mode, Recording};
 use rustix::param::page_size;
 
 use crate::assembler::Assembler;
-use crate::command::Command;
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::jit::Tracker;
 use crate::kernel::{self, KernelMap};
-use crate::options::{Options, Rate, UserStacks};
+use crate::options::{Growth, Options, Rate, UserStacks};
 use crate::output::Output;
+use crate::runs::Runs;
 use crate::session::Session;
 use crate::summary::Summary;
+use crate::target::TargetSet;
 use crate::wake::Waker;
 use crate::world::World;
 
-/// Ring buffer: half a second of 20 kHz on two CPUs.
-const RING_BYTES: u32 = 8 << 20;
 /// The kernel's own limit of `cpu-clock`, in nanoseconds.
 const LEAST_PERIOD: u64 = 10_000;
 /// Threads that can owe a user half at once.
@@ -66,27 +67,25 @@ type KernelReader = JoinHandle<KernelMap>;
 
 /// Record as `options` say, until it ends.
 pub fn record(options: &Options) -> Result<Summary> {
-    if options.output.symlink_metadata().is_ok() && !options.force {
+    let is_single = matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_));
+    if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
     let kernel_reader = thread::spawn(KernelMap::read);
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
+    let targets = TargetSet::find(&options.targets, &cpus)?;
     // Ahead of the command, so that even what runs before it becomes the command is told of.
     let host = Host {
         side_band: SideBand::open(&cpus)?,
         cpus,
+        targets,
         mode,
         mode_reason,
     };
-    let mut command = match options.command.as_slice() {
-        [] => None,
-        words => Some(Command::start_stopped(words)?),
-    };
-    let result = run(options, host, command.as_mut(), kernel_reader);
-    if let Some(command) = &mut command {
-        command.terminate();
-    }
+    let mut runs = Runs::start(options)?;
+    let result = run(options, host, &mut runs, kernel_reader);
+    runs.terminate();
     result
 }
 
@@ -95,6 +94,7 @@ pub fn record(options: &Options) -> Result<Summary> {
 struct Host {
     side_band: SideBand,
     cpus: Vec<u32>,
+    targets: TargetSet,
     mode: Capture,
     mode_reason: String,
 }
@@ -102,24 +102,27 @@ struct Host {
 fn run(
     options: &Options,
     host: Host,
-    mut command: Option<&mut Command>,
+    runs: &mut Runs<'_>,
     kernel_reader: KernelReader,
 ) -> Result<Summary> {
     let Host {
         side_band,
         cpus,
+        targets,
         mode,
         mode_reason,
     } = host;
-    let filter = !options.targets.is_all();
     let period = clock_period(options)?;
     let mut room = Room::default();
-    let mut programs = Programs::load(&mut room, &config(options, mode, filter, period))?;
-    add_targets(options, command.as_deref(), &programs)?;
-    programs.attach(filter)?;
+    let budget = Budget::of(options.max_memory);
+    let config = config(options, mode, &targets, period, &budget);
+    let mut programs = Programs::load(&mut room, &config)?;
+    programs.attach()?;
+    targets.add(&programs)?;
+    add_command(options, runs, &programs)?;
     let stream = programs.stream()?;
     let mut waker = Waker::new(stream.fd())?;
-    let output = Output::create(&options.output, options.force)?;
+    let mut output = Output::create(options, &budget)?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     let recording = Recording {
         mode: mode_name(mode).1,
@@ -134,14 +137,13 @@ fn run(
         ..Recording::default()
     };
     // Ahead of the first sample, and so there whenever a kill may come.
-    output.send(Record::Recording(recording.clone()), Counters::default());
-    programs.start(&cpus, period)?;
-    if let Some(command) = command.as_deref() {
-        command.release()?;
-    }
+    output.begin(&recording)?;
+    programs.start(&targets.cpus(&cpus))?;
+    let first_run = runs.release()?;
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
-    let assembler = Assembler::new(World::new(map, page));
+    let holds_waiting = output.is_flight();
+    let assembler = Assembler::new(World::new(map, page), budget.tables, holds_waiting);
     let mut session = Session {
         options,
         stream,
@@ -150,26 +152,38 @@ fn run(
         assembler,
         jit: Tracker::new(),
         recording,
+        start_ns,
         counters: Counters::default(),
-        failed: false,
+        run_rows: Vec::new(),
+        is_full: false,
     };
-    session.begin()?;
-    session.read_until_end(&mut waker, start, command.as_deref_mut())?;
+    session.begin(first_run)?;
+    session.read_until_end(&mut waker, start, runs, |runs| {
+        add_command(options, runs, &programs)
+    })?;
     programs.stop()?;
     session.settle(&mut waker)?;
-    let command_status = command.and_then(Command::ended);
-    session.finish(start.elapsed(), mode_name(mode).0, command_status)
+    session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
 }
 
-fn config(options: &Options, mode: Capture, filter: bool, period: u64) -> Config {
+fn config(
+    options: &Options,
+    mode: Capture,
+    targets: &TargetSet,
+    period: u64,
+    budget: &Budget,
+) -> Config {
     Config {
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
-        period,
-        filter,
-        ring_bytes: RING_BYTES,
-        wakeup_bytes: u64::from(RING_BYTES / 8),
+        events: vec![Source {
+            name: "cpu-clock".to_owned(),
+            origin: Origin::Counter(Counter::cpu_clock(period)),
+        }],
+        targets: targets.wanted.clone(),
+        ring_bytes: budget.ring_bytes,
+        wakeup_bytes: u64::from(budget.ring_bytes / 8),
         max_threads: MAX_THREADS,
     }
 }
@@ -210,19 +224,10 @@ fn event_row(rate: Rate, period: u64) -> EventRow {
     }
 }
 
-fn add_targets(
-    options: &Options,
-    command: Option<&Command>,
-    programs: &Programs<'_>,
-) -> Result<()> {
-    for &pid in &options.targets.pids {
-        if !Path::new(&format!("/proc/{pid}")).exists() {
-            return Err(Error::NoProcess(pid));
-        }
-        programs.add_target(pid)?;
+/// Record the command of the run that is about to begin.
+fn add_command(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
+    match runs.command() {
+        Some(command) if options.targets.command => Ok(programs.add_process_at_exec(command.id())?),
+        _ => Ok(()),
     }
-    if let Some(command) = command.filter(|_| options.targets.command) {
-        programs.add_target(command.id())?;
-    }
-    Ok(())
 }

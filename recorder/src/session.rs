@@ -4,20 +4,19 @@ use std::time::{Duration, Instant};
 
 use rawstack_bpf::{Change, Event, SideBand, Stream};
 use rawstack_format::Counters;
-use rawstack_format::record::{
-    Drop, DropReason, End, KernelModules, KernelSymbols, ModuleKind, Record, Recording, State,
-};
+use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 
-use crate::assembler::{Assembler, Cut};
-use crate::command::Command;
+use crate::assembler::Assembler;
 use crate::error::Result;
-use crate::host::{monotonic_ns, wall_ns};
+use crate::host::monotonic_ns;
 use crate::jit::Tracker;
-use crate::kernel;
 use crate::options::{Options, Rate};
 use crate::output::Output;
-use crate::summary::Summary;
+use crate::runs::Runs;
+use crate::target::process_of;
 use crate::wake::Waker;
+
+mod archives;
 
 /// Longest time that a sample stays in memory only, together with the wait for events: less than a second.
 const WRITE_INTERVAL: Duration = Duration::from_millis(750);
@@ -38,65 +37,32 @@ pub(crate) struct Session<'a> {
     pub(crate) assembler: Assembler,
     pub(crate) jit: Tracker,
     pub(crate) recording: Recording,
+    /// Start of the recording, monotonic clock; that in `recording` is its archive's.
+    pub(crate) start_ns: u64,
     /// Totals up to what has been handed over.
     pub(crate) counters: Counters,
-    pub(crate) failed: bool,
+    /// Runs of the command up to now.
+    pub(crate) run_rows: Vec<Run>,
+    /// The archive has the length that was allowed.
+    pub(crate) is_full: bool,
 }
 
 impl Session<'_> {
     /// Write what stands at the beginning, and learn what runs already.
-    pub(crate) fn begin(&mut self) -> Result<()> {
-        let modules: Vec<_> = self.assembler.world.kernel.modules().cloned().collect();
-        if !modules.is_empty() {
-            self.send(Record::KernelModules(KernelModules { modules }));
+    pub(crate) fn begin(&mut self, run: Option<Run>) -> Result<()> {
+        if let Some(run) = run {
+            self.note_run(run)?;
         }
-        if let Some(vdso) = kernel::vdso() {
-            self.send(Record::Vdso(vdso));
-        }
-        if self.options.all_kernel_symbols {
-            for part in self.assembler.world.kernel.all_symbols() {
-                self.send(Record::KernelSymbols(part));
-            }
-        }
+        self.send_preamble()?;
         let targets = &self.options.targets;
         if !targets.names_tasks() {
             self.assembler.world.processes.read_all();
         }
-        for &pid in &targets.pids {
+        let of_threads = targets.tids.iter().filter_map(|&tid| process_of(tid));
+        for pid in targets.pids.iter().copied().chain(of_threads) {
             self.assembler.world.processes.process(pid);
         }
         self.turn().map(|_| ())
-    }
-
-    fn send(&mut self, record: Record) {
-        self.failed |= !self.output.send(record, self.counters);
-    }
-
-    fn send_cuts(&mut self) {
-        for Cut {
-            batch,
-            counters,
-            starts_epoch,
-            symbols,
-        } in self.assembler.take_cuts()
-        {
-            if starts_epoch && batch.epoch > 0 {
-                self.recording.epoch = batch.epoch;
-                self.send(Record::Recording(self.recording.clone()));
-            }
-            if !symbols.is_empty() && !self.options.all_kernel_symbols {
-                // A part's symbols fit a chunk, whatever their number: numbered as parts only where they are all.
-                for part in self.assembler.world.kernel.symbols_record(symbols).split() {
-                    self.send(Record::KernelSymbols(KernelSymbols {
-                        part: 0,
-                        parts: 0,
-                        ..part
-                    }));
-                }
-            }
-            self.counters = counters;
-            self.send(Record::Batch(batch));
-        }
     }
 
     /// Read what waits. Whether that was all.
@@ -112,20 +78,14 @@ impl Session<'_> {
                 Event::Loss(loss) => assembler.add_loss(&loss),
                 _ => {}
             });
-            self.send_cuts();
+            self.send_cuts()?;
             if events == 0 {
-                self.read_jit_maps();
+                self.read_jit_maps()?;
                 return Ok(true);
             }
         }
-        self.read_jit_maps();
+        self.read_jit_maps()?;
         Ok(false)
-    }
-
-    fn read_jit_maps(&mut self) {
-        for record in self.jit.turn(&mut self.assembler.world.processes) {
-            self.send(record);
-        }
     }
 
     fn read_side_band(&mut self) {
@@ -161,11 +121,13 @@ impl Session<'_> {
         }
     }
 
+    /// Read and write until the recording is to end. `follow` is told of each command that is started on the way.
     pub(crate) fn read_until_end(
         &mut self,
         waker: &mut Waker,
         start: Instant,
-        mut command: Option<&mut Command>,
+        runs: &mut Runs<'_>,
+        follow: impl Fn(&Runs<'_>) -> Result<()>,
     ) -> Result<()> {
         // The first write is due as early as any other, however long the beginning took.
         let mut written = start;
@@ -175,29 +137,40 @@ impl Session<'_> {
                 deadline.saturating_duration_since(Instant::now())
             });
             waker.wait(WAIT.min(left));
+            let is_last_run = self.mind_runs(runs, &follow)?;
             self.turn()?;
+            self.tell_news();
             if written.elapsed() + WAIT >= WRITE_INTERVAL {
-                self.write();
+                self.write()?;
                 written = Instant::now();
             }
+            self.mind_growth(waker)?;
             let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            let command_ended = command
-                .as_deref_mut()
-                .is_some_and(|command| command.ended().is_some());
-            if self.failed || is_over || command_ended || waker.is_ending() {
+            let is_useless = self.is_full || self.output.has_failed();
+            if is_useless || is_over || is_last_run || waker.is_ending() {
                 return Ok(());
             }
         }
     }
 
-    /// Hand over the batch that is being filled, if anything is in it.
-    fn write(&mut self) {
-        if self.assembler.has_rows() {
-            self.assembler.cut();
-            self.send_cuts();
+    /// When a run has ended, start the next. Whether it was the last.
+    fn mind_runs(
+        &mut self,
+        runs: &mut Runs<'_>,
+        follow: &impl Fn(&Runs<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        let Some(row) = runs.ended() else {
+            return Ok(false);
+        };
+        self.note_run(row)?;
+        if !runs.start_next()? {
+            return Ok(true);
         }
-        let seen = self.assembler.last_ns();
-        self.assembler.world.processes.forget(seen);
+        follow(runs)?;
+        if let Some(row) = runs.release()? {
+            self.note_run(row)?;
+        }
+        Ok(false)
     }
 
     /// No more ticks come: wait a moment for user halves of what still runs, then say of the rest what became of it.
@@ -242,57 +215,6 @@ impl Session<'_> {
 
     fn is_owed(&self) -> bool {
         self.assembler.owed().next().is_some()
-    }
-
-    pub(crate) fn finish(
-        mut self,
-        duration: Duration,
-        mode: &'static str,
-        command_status: Option<i32>,
-    ) -> Result<Summary> {
-        let (output, counters) = (&self.output, self.counters);
-        let processes = &mut self.assembler.world.processes;
-        let mut write = |record| _ = output.send(record, counters);
-        let jit = self.jit.finish(processes, &mut write);
-        self.write();
-        let reserved = self.stream.counts()?.reserved;
-        let totals = self.assembler.totals().clone();
-        self.send(Record::End(End {
-            end_ns: monotonic_ns(),
-            end_wall_ns: wall_ns(),
-            reserved,
-            states: totals.states,
-            exit: command_status.unwrap_or(-1),
-        }));
-        let world = &self.assembler.world;
-        let (processes, threads) = world.processes.sampled();
-        let has_no_id = |module: &&rawstack_format::record::Module| {
-            module.kind == ModuleKind::Elf && module.build_id.is_none()
-        };
-        Ok(Summary {
-            path: self.output.path().to_owned(),
-            duration,
-            mode,
-            mode_reason: self.recording.mode_reason,
-            event: rate(self.options),
-            samples: totals.samples,
-            reserved,
-            states: totals.states,
-            drops: totals.drops,
-            processes,
-            threads,
-            modules: world.modules.iter().count(),
-            without_build_id: world
-                .modules
-                .iter()
-                .filter(has_no_id)
-                .map(|module| module.path.clone())
-                .collect(),
-            kernel_hidden: world.kernel.is_hidden(),
-            jit,
-            bytes: self.output.finish()?,
-            command_status,
-        })
     }
 }
 

@@ -4,15 +4,17 @@ use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rawstack_format::record::{Drop, State};
+use rawstack_format::record::{Drop, DropReason, State};
 
 use crate::jit::JitCounts;
 
 /// A recording that has ended.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Summary {
-    /// The archive.
+    /// The archive, or the name that numbers were put into.
     pub path: PathBuf,
+    /// There are several, with numbers in their names.
+    pub is_numbered: bool,
     /// How long it took.
     pub duration: Duration,
     /// `deferred`, `immediate`, `off`.
@@ -41,10 +43,29 @@ pub struct Summary {
     pub kernel_hidden: bool,
     /// JIT maps of processes.
     pub jit: JitCounts,
-    /// Length of the archive, in bytes.
+    /// The recording ended because the archive had the length that was allowed.
+    pub limited_by_size: bool,
+    /// Archives written.
+    pub archives: u64,
+    /// Their length, all together, in bytes.
     pub bytes: u64,
+    /// Start, monotonic clock.
+    pub start_ns: u64,
+    /// What could not be written or synced.
+    pub(crate) unwritten: Unwritten,
     /// Exit status of the command as from `wait`.
     pub command_status: Option<i32>,
+}
+
+/// What is missing because of the disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unwritten {
+    /// What the system said last, where it refused to write.
+    pub(crate) why: Option<String>,
+    /// Samples that were left when the recording ended; `None`: nothing was, and the archive has its end.
+    pub(crate) left: Option<u64>,
+    /// Why the disk did not confirm what was written.
+    pub(crate) unsynced: Option<String>,
 }
 
 /// Digits in groups of three.
@@ -61,6 +82,22 @@ fn grouped(number: u64) -> String {
 }
 
 impl Summary {
+    /// The archives, as a shell takes them.
+    fn shown_path(&self) -> String {
+        let path = &self.path;
+        if !self.is_numbered {
+            return path.display().to_string();
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let extension = path
+            .extension()
+            .map(|extension| format!(".{}", extension.to_string_lossy()))
+            .unwrap_or_default();
+        path.with_file_name(format!("{stem}.*{extension}"))
+            .display()
+            .to_string()
+    }
+
     fn bytes_per_sample(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
         let ratio = self.bytes as f64 / self.samples.max(1) as f64;
@@ -97,6 +134,44 @@ impl Summary {
             "nothing".to_owned()
         } else {
             parts.join(", ")
+        }
+    }
+
+    /// What is missing in the archives because of the disk, why, and what to do; in one line.
+    pub fn missing(&self) -> Option<String> {
+        let gap = self.drops.iter().find(|drop| {
+            drop.reason == DropReason::Unwritten && drop.count > 0 && !self.limited_by_size
+        });
+        let Unwritten {
+            why,
+            left,
+            unsynced,
+        } = &self.unwritten;
+        let seconds = |time_ns: u64| {
+            Duration::from_nanos(time_ns.saturating_sub(self.start_ns)).as_secs_f64()
+        };
+        let mut parts = Vec::new();
+        if let Some(gap) = gap {
+            let (count, from, to) = (grouped(gap.count), seconds(gap.from_ns), seconds(gap.to_ns));
+            parts.push(format!(
+                "{count} samples between {from:.1} s and {to:.1} s are missing"
+            ));
+        }
+        if let Some(left) = left {
+            let left = grouped(*left);
+            parts.push(format!("the last {left} samples and the end are missing"));
+        }
+        let why = why.as_deref().unwrap_or("the disk is too slow");
+        let path = self.path.display();
+        match (parts.is_empty(), unsynced) {
+            (true, None) => None,
+            (true, Some(why)) => Some(format!(
+                "failed to sync {path}: {why}; check the disk, and the archive with `rawstack verify`"
+            )),
+            (false, _) => Some(format!(
+                "failed to write {path}: {why}: {}; what is there is whole and can be read; find room for more",
+                parts.join(", and ")
+            )),
         }
     }
 
@@ -151,13 +226,17 @@ impl Display for Summary {
         if let Some(text) = self.jit.text() {
             writeln!(f, "jit maps    {text}")?;
         }
-        writeln!(
-            f,
-            "archive     {} bytes, {:.2} a sample",
-            grouped(self.bytes),
-            self.bytes_per_sample()
-        )?;
-        write!(f, "look at it  rawstack report {}", self.path.display())
+        let (bytes, each) = (grouped(self.bytes), self.bytes_per_sample());
+        let end = if self.limited_by_size {
+            "; ended at the size that was allowed"
+        } else {
+            ""
+        };
+        match self.archives {
+            0 | 1 => writeln!(f, "archive     {bytes} bytes, {each:.2} a sample{end}")?,
+            more => writeln!(f, "archives    {more}: {bytes} bytes, {each:.2} a sample")?,
+        }
+        write!(f, "look at it  rawstack report {}", self.shown_path())
     }
 }
 
@@ -194,6 +273,44 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
+    }
+
+    /// Check that what the disk did not take is told with its times and its cause, and that a size that was asked for is
+    /// no failure.
+    #[test]
+    fn missing() {
+        let mut summary = Summary {
+            path: "/x/app.rawstack".into(),
+            start_ns: 1_000_000_000,
+            drops: vec![Drop {
+                reason: DropReason::Unwritten,
+                count: 1234,
+                from_ns: 4_200_000_000,
+                to_ns: 7_900_000_000,
+                ..Drop::default()
+            }],
+            ..Summary::default()
+        };
+        assert_eq!(
+            summary.missing().unwrap(),
+            "failed to write /x/app.rawstack: the disk is too slow: 1,234 samples between 3.2 s and 6.9 s are \
+             missing; what is there is whole and can be read; find room for more"
+        );
+        summary.unwritten = Unwritten {
+            why: Some("No space left on device (os error 28)".to_owned()),
+            left: Some(5),
+            unsynced: None,
+        };
+        let text = summary.missing().unwrap();
+        assert!(
+            text.contains("No space left") && text.contains("the last 5 samples and the end"),
+            "{text}"
+        );
+        summary.unwritten = Unwritten::default();
+        summary.limited_by_size = true;
+        assert_eq!(summary.missing(), None);
+        summary.is_numbered = true;
+        assert_eq!(summary.shown_path(), "/x/app.*.rawstack");
     }
 
     /// Check that nothing lost is said as such.

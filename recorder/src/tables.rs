@@ -7,12 +7,9 @@ use rawstack_format::id::{Addr, FileOffset};
 use rawstack_format::record::FrameKind;
 use std::hash::BuildHasher;
 
+use crate::budget::TableLimits;
 use crate::module::ModuleNumber;
 
-/// Nodes after which an epoch is full: about 12 MiB of tables.
-const MAX_NODES: usize = 256 << 10;
-/// Frames after which an epoch is full.
-const MAX_FRAMES: usize = 64 << 10;
 /// No parent: the outermost frame.
 pub(crate) const ROOT: u32 = u32::MAX;
 
@@ -49,8 +46,9 @@ struct Known {
 }
 
 /// The tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tables {
+    limits: TableLimits,
     hasher: FixedState,
     frames: Vec<FrameRow>,
     /// The addresses themselves, of kernel frames too: only to compare, never written.
@@ -72,11 +70,24 @@ pub(crate) struct Row {
 }
 
 impl Tables {
+    /// Empty tables.
+    pub(crate) fn new(limits: TableLimits) -> Self {
+        Self {
+            limits,
+            hasher: FixedState::default(),
+            frames: Vec::new(),
+            raw: Vec::new(),
+            nodes: Vec::new(),
+            frame_index: HashTable::new(),
+            node_index: HashTable::new(),
+            stacks: HashTable::new(),
+        }
+    }
+
     /// Whether the next epoch should start.
     pub(crate) fn is_full(&self) -> bool {
-        self.nodes.len() >= MAX_NODES
-            || self.frames.len() >= MAX_FRAMES
-            || self.stacks.len() >= MAX_NODES
+        let TableLimits { nodes, frames } = self.limits;
+        self.nodes.len() >= nodes || self.frames.len() >= frames || self.stacks.len() >= nodes
     }
 
     /// Hash of a stack.
@@ -196,6 +207,13 @@ fn next_index(length: usize) -> u32 {
 mod tests {
     use super::*;
 
+    fn tables() -> Tables {
+        Tables::new(TableLimits {
+            nodes: 100,
+            frames: 100,
+        })
+    }
+
     fn frame(address: u64) -> FrameRow {
         let kind = FrameKind::UserCaller;
         FrameRow {
@@ -216,7 +234,7 @@ mod tests {
     /// Check that stacks with a common outer part share its nodes, and equal ones are the same node.
     #[test]
     fn prefixes_are_shared() {
-        let mut tables = Tables::default();
+        let mut tables = tables();
         let first = stack(&mut tables, &[1, 2, 3]);
         let second = stack(&mut tables, &[4, 2, 3]);
         assert_ne!(first, second);
@@ -229,7 +247,7 @@ mod tests {
     /// Check that a frame of the same row at another raw address is another frame.
     #[test]
     fn raw_addresses_tell_frames_apart() {
-        let mut tables = Tables::default();
+        let mut tables = tables();
         let row = FrameRow {
             kind: FrameKind::KernelCaller,
             ..frame(0)

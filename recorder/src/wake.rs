@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{io, result};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGUSR2, SIGXFSZ};
 use signal_hook::{flag, low_level};
 
 use crate::error::{Error, Result};
@@ -20,10 +20,11 @@ pub(crate) struct Waker {
     epoll: OwnedFd,
     signals: UnixStream,
     ending: Arc<AtomicUsize>,
+    request: Arc<AtomicBool>,
 }
 
 impl Waker {
-    /// Wake for events at `events`, for SIGINT, SIGTERM and ended children.
+    /// Wake for events at `events`, for SIGINT, SIGTERM, SIGUSR2 and ended children.
     pub(crate) fn new(events: BorrowedFd<'_>) -> Result<Self> {
         Self::build(events).map_err(|error| Error::System {
             action: "set up signals",
@@ -42,8 +43,10 @@ impl Waker {
                 usize::try_from(signal).unwrap_or(1),
             )?;
         }
+        let request = Arc::new(AtomicBool::new(false));
+        flag::register(SIGUSR2, Arc::clone(&request))?;
         // A file that grows over its limit is an error of that write, not the end of this process.
-        for signal in [SIGINT, SIGTERM, SIGCHLD, SIGXFSZ] {
+        for signal in [SIGINT, SIGTERM, SIGUSR2, SIGCHLD, SIGXFSZ] {
             low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -64,6 +67,7 @@ impl Waker {
             epoll,
             signals,
             ending,
+            request,
         })
     }
 
@@ -87,5 +91,10 @@ impl Waker {
     /// Whether SIGINT or SIGTERM has come.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether SIGUSR2 has come since the last call.
+    pub(crate) fn take_request(&self) -> bool {
+        self.request.swap(false, Ordering::Relaxed)
     }
 }

@@ -76,9 +76,9 @@ pub(crate) struct FilterArgs {
     /// Only these CPUs (0,2-5)
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<String>,
-    /// Only this event
+    /// Only this event (repeatable)
     #[arg(long, value_name = "EVENT")]
-    pub(crate) event: Option<String>,
+    pub(crate) event: Vec<String>,
     /// Only these runs of the command, from 0 (0,2-5)
     #[arg(long, value_name = "LIST")]
     pub(crate) run: Option<String>,

@@ -68,7 +68,7 @@ pub fn symbolize(
         table: &profile.jit,
         wanted: &wanted,
     };
-    let (symbols, answered, jit) = symbolizer.resolve(&queries, &jit_query, &|| progress(true));
+    let (symbols, answered, jit) = symbolizer.resolve_all(&queries, &jit_query, &|| progress(true));
     let mut builder = Builder {
         symbols,
         answered,

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod churn;
 mod command_line;
 mod halves;
 mod jit;
@@ -14,3 +15,4 @@ mod names;
 mod offline;
 mod processes;
 mod recording;
+mod targets;

@@ -6,10 +6,11 @@ use rawstack_format::id::{FrameIndex, ModuleIndex, StackId, StackIndex};
 use rawstack_format::record::{
     Batch, Frame, JitMap, KernelSymbol, KernelSymbols, Mapping, Record, Sample, StackNode,
 };
-use rawstack_format::{Counters, Error, Invalid, MAX_RAW_LEN, MAX_ROWS, Writer};
+use rawstack_format::{Counters, Encoder, Error, Invalid, MAX_RAW_LEN, MAX_ROWS, Writer};
 
-use crate::common::{Rng, archive, options, read};
+use crate::common::{Rng, archive, count, options, read};
 use crate::draw::Draw;
+use crate::every_kind::every_kind;
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
@@ -213,4 +214,29 @@ fn jit_map_in_pieces() {
         back.extend(piece.bytes);
     }
     assert_eq!(back, bytes);
+}
+
+/// Check that encoded records can be put into any archives, in part and in another order, and that each archive is as
+/// if its records had been written to it alone.
+#[test]
+fn encoded_once() {
+    let records = every_kind();
+    let mut encoder = Encoder::new(1).unwrap();
+    let encoded: Vec<_> = records
+        .iter()
+        .map(|record| encoder.encode(record).unwrap())
+        .collect();
+    for (skip, step) in [(0, 1), (1, 2), (3, 3)] {
+        let mut writer = Writer::new(Vec::new(), options()).unwrap();
+        let mut counters = Counters::default();
+        let chosen = || (skip..records.len()).rev().step_by(step);
+        for at in chosen() {
+            count(&records[at], &mut counters);
+            let before = writer.position();
+            writer.append(&encoded[at], counters).unwrap();
+            assert_eq!(writer.position() - before, encoded[at].len_in_file());
+        }
+        let alone: Vec<Record> = chosen().map(|at| records[at].clone()).collect();
+        assert_eq!(writer.finish().unwrap(), archive(&alone));
+    }
 }

@@ -64,6 +64,17 @@ impl Archive {
         }
     }
 
+    /// Say that another event was recorded, too: samples call it by the next number.
+    pub(crate) fn event(&mut self, name: &str, unit: &str) {
+        if let Some(Record::Recording(recording)) = self.records.first_mut() {
+            recording.events.push(Event {
+                name: name.to_owned(),
+                unit: unit.to_owned(),
+                ..Event::default()
+            });
+        }
+    }
+
     /// Add a record between batches.
     pub(crate) fn record(&mut self, record: Record) {
         self.end_batch();

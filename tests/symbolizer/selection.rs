@@ -1,7 +1,9 @@
 //! Options that select samples and stacks.
 
+use rawstack_format::record::Sample;
 use serde_json::Value;
 
+use super::archive::Archive;
 use super::golden::folder;
 use super::run::{rawstack, succeed};
 
@@ -44,11 +46,60 @@ fn by_sample() {
     );
     assert_eq!(samples(&["--cpu", "0"]) + samples(&["--cpu", "1-3"]), all);
     assert_eq!(samples(&["--event", "cpu-clock"]), all);
-    assert_eq!(samples(&["--event", "cycles"]), 0);
     assert_eq!(samples(&["--run", "0"]), 9);
     assert_eq!(samples(&["--time", "..5ms"]), 4);
     assert_eq!(samples(&["--time", "5ms.."]), all - 4);
     assert_eq!(samples(&["--pid", "100", "--cpu", "1"]), 4);
+}
+
+/// Check that an event nobody recorded is an error that names those that were, for each command that selects.
+#[test]
+fn unknown_event() {
+    for verb in ["report", "flamegraph", "dump"] {
+        let ran = rawstack(
+            folder(),
+            &[verb, "golden.rawstack", "--event", "cycles", "-o", "-"],
+        );
+        assert_eq!(ran.code, 2, "{verb}");
+        let expected =
+            "failed to find event `cycles` of --event: it was not recorded; give one of cpu-clock";
+        assert!(ran.err.contains(expected), "{verb}: {}", ran.err);
+    }
+}
+
+/// Check that of several events the first is shown alone, that it is said, and that each can be asked for.
+#[test]
+fn several_events() {
+    let work = tempfile::tempdir().unwrap();
+    let mut archive = Archive::new();
+    archive.event("page-faults", "events");
+    for (event, weight) in [(0, 1000), (1, 3), (0, 500), (1, 4)] {
+        archive.sample(Sample {
+            event,
+            weight,
+            ..Sample::default()
+        });
+    }
+    archive.write(work.path(), "several.rawstack");
+    let total = |options: &[&str]| {
+        let ran = rawstack(
+            work.path(),
+            &[&["report", "--json", "several.rawstack"], options].concat(),
+        );
+        let report: Value = serde_json::from_str(&ran.out).unwrap();
+        let unit = report["unit"].as_str().unwrap().to_owned();
+        (report["total"].as_u64().unwrap(), unit, ran.err)
+    };
+    let (clock, unit, said) = total(&[]);
+    assert_eq!((clock, unit.as_str()), (1500, "ns"));
+    assert!(
+        said.contains("this is event cpu-clock alone; --event shows another: page-faults"),
+        "{said}"
+    );
+    let (faults, unit, said) = total(&["--event", "page-faults"]);
+    assert_eq!((faults, unit.as_str(), said.as_str()), (7, "events", ""));
+    let (samples, unit, _) = total(&["--by", "event"]);
+    assert_eq!((samples, unit.as_str()), (4, "samples"));
 }
 
 /// Check that kernel frames are left out, and that their samples stay.

@@ -123,6 +123,12 @@ struct cpu_state {
 	struct loss losses[DROP_REASONS];
 };
 
+/* Hits of one event on one CPU. */
+struct hits {
+	__u64 seen;
+	__u64 told; /* of these, those that are in the weight of a sample */
+};
+
 /* Set before the programs are loaded. */
 struct capture_config {
 	__u64 wakeup_bytes; /* wake the reader when this much waits; 0: at each event */
@@ -132,11 +138,27 @@ struct capture_config {
 	__u32 max_kernel_frames; /* the kernel's own limit: reaching it means cut */
 };
 
+/* Kinds of programs whose runs are samples. */
+enum event_kind {
+	KIND_TICK = 0, /* overflow of a perf event */
+	KIND_TRACEPOINT = 1,
+	KIND_RAW = 2, /* raw tracepoint */
+	KIND_PROBE = 3, /* uprobe, uretprobe, kprobe */
+	KINDS = 4,
+};
+
+/* Events of one recording at most. */
+#define MAX_EVENTS 64
+
+/* What the attaching side tells a program of its event, in one number: COOKIE_* say where. */
+#define COOKIE_EVENT 0xff /* number of the event */
+#define COOKIE_EVERY_SHIFT 32 /* each so manieth hit is a sample */
+
 /* Set before the programs are loaded: the recorder's own part. */
 struct recorder_config {
-	__u64 period; /* weight of one tick */
-	__u32 filter; /* only processes in `targets` */
-	__u32 follow; /* and their children */
+	__u64 lone_cookie[KINDS]; /* of the kind's only event, where the kernel has no cookies for it */
+	__u32 has_cookie; /* bit KIND_*: the kernel has */
+	__u32 pad;
 };
 
 #endif

@@ -73,6 +73,40 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup_root {
+	int hierarchy_id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+	struct cgroup *ancestors[]; /* 6.1 and newer */
+};
+
+struct cgroup___before_6_1 {
+	int level;
+	__u64 ancestor_ids[];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+	struct list_head cgrp_links;
+};
+
+struct cgrp_cset_link {
+	struct cgroup *cgrp;
+	struct list_head cgrp_link;
+};
+
 struct task_struct {
 	unsigned int flags;
 	int pid;
@@ -83,6 +117,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct signal_struct *signal;
 	struct uprobe_task *utask;
+	struct css_set *cgroups;
 };
 
 struct vm_area_struct {
@@ -115,6 +150,17 @@ enum bpf_func_id {
 };
 
 #pragma clang attribute pop
+
+/* Context of perf event programs, include/uapi/linux/bpf_perf_event.h: never relocated. */
+struct bpf_perf_event_data {
+#if defined(__TARGET_ARCH_x86)
+	__u64 regs[21];
+#else
+	__u64 regs[34];
+#endif
+	__u64 sample_period;
+	__u64 addr;
+};
 
 /* Context of raw tracepoint programs: never relocated. */
 struct bpf_raw_tracepoint_args {

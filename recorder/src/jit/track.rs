@@ -29,7 +29,12 @@ pub(super) struct Track {
     position: u64,
     tail: Vec<u8>,
     eraser: CodeEraser,
+    /// When its last reading was asked for; none: it is to be read at once.
     read_at: Option<Instant>,
+    /// That reading has not ended yet.
+    is_reading: bool,
+    /// What that reading gives belongs to the archive before.
+    is_void: bool,
     /// Bytes of it in the archive.
     pub(super) kept: u64,
     /// Why the last reading gave nothing.
@@ -52,6 +57,8 @@ impl Track {
             tail: Vec::new(),
             eraser: CodeEraser::default(),
             read_at: None,
+            is_reading: false,
+            is_void: false,
             kept: 0,
             refusal: None,
             is_cut: false,
@@ -81,10 +88,37 @@ impl Track {
         self.read_at = None;
     }
 
+    /// Whether it is still to be read once more.
+    pub(super) fn is_hurried(&self) -> bool {
+        self.read_at.is_none()
+    }
+
+    /// Whether a reading that was asked for at `since` or later has still to end.
+    pub(super) fn is_open(&self, since: Instant) -> bool {
+        let is_read = self.read_at.is_some_and(|read| read >= since) && !self.is_reading;
+        !self.is_done && !is_read
+    }
+
+    /// Nothing of it is in the archive that begins now.
+    pub(super) fn begin_anew(&mut self) {
+        self.file = None;
+        self.position = 0;
+        self.kept = 0;
+        self.is_done = false;
+        self.is_void = self.is_reading;
+        self.hurry();
+    }
+
+    /// The reading that was asked for is over.
+    pub(super) fn end_reading(&mut self) {
+        (self.is_reading, self.is_void) = (false, false);
+    }
+
     /// It is being read.
     pub(super) fn begin_reading(&mut self, now: Instant, program: &JitProgram) -> Request {
         self.is_queued = false;
         self.read_at = Some(now);
+        self.is_reading = true;
         Request {
             pid: program.pid,
             start_ns: program.start_ns,
@@ -99,6 +133,9 @@ impl Track {
 
     /// Take in a piece: what is to be written of it, if anything is.
     pub(super) fn take(&mut self, pid: u32, piece: Piece) -> Option<JitMap> {
+        if self.is_void {
+            return None;
+        }
         let Piece {
             file,
             time_ns,

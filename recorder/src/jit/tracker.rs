@@ -1,7 +1,6 @@
 //! Which process's files were read up to where, and when they are read again. Opens nothing itself.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,7 +59,8 @@ pub(crate) struct Tracker {
     /// What is being read, since when nothing came. An index of none: nobody wants it any more.
     running: Option<(u32, usize, Instant)>,
     counts: JitCounts,
-    is_last: bool,
+    /// Bytes that may still be written now.
+    room: u64,
 }
 
 impl Tracker {
@@ -73,13 +73,15 @@ impl Tracker {
             queue: VecDeque::new(),
             running: None,
             counts: JitCounts::default(),
-            is_last: false,
+            room: u64::MAX,
         }
     }
 
-    /// Take in what happened to processes and what was read, ask for more: what is to be written. Never waits.
-    pub(crate) fn turn(&mut self, processes: &mut Processes) -> Vec<Record> {
+    /// Take in what happened to processes and what was read, ask for more: what is to be written, of `room` bytes at
+    /// most. Never waits.
+    pub(crate) fn turn(&mut self, processes: &mut Processes, room: Option<u64>) -> Vec<Record> {
         let now = Instant::now();
+        self.room = room.unwrap_or(u64::MAX);
         let mut records = Vec::new();
         for change in processes.take_jit_changes() {
             self.change(change, processes, now, &mut records);
@@ -89,30 +91,43 @@ impl Tracker {
         records
     }
 
-    /// Read everything a last time, for a second at most; `write` gets what is to be written.
-    pub(crate) fn finish(
+    /// Read everything once more, for a second at most.
+    pub(crate) fn read_to_end(
         &mut self,
         processes: &mut Processes,
-        write: &mut dyn FnMut(Record),
-    ) -> JitCounts {
-        let end = Instant::now() + LAST;
-        self.turn(processes).into_iter().for_each(&mut *write);
-        self.is_last = true;
+        room: Option<u64>,
+    ) -> Vec<Record> {
+        let start = Instant::now();
+        let mut records = self.turn(processes, room);
         self.tracks().for_each(Track::hurry);
-        while self.worker.is_some() && self.tracks().any(|track| !track.is_done) {
-            if Instant::now() > end {
+        let mut left = room;
+        while self.worker.is_some() && self.tracks().any(|track| track.is_open(start)) {
+            if start.elapsed() > LAST {
                 break;
             }
-            self.turn(processes).into_iter().for_each(&mut *write);
+            records.extend(self.turn(processes, left));
+            let held: usize = records.iter().map(size).sum();
+            left = room.map(|room| room.saturating_sub(held as u64));
             thread::sleep(Duration::from_millis(1));
         }
-        for track in self.tracks().filter(|track| !track.is_done) {
+        for track in self.tracks().filter(|track| track.is_open(start)) {
             (track.is_cut, track.refusal) = (true, track.refusal.or(Some(Refusal::Slow)));
         }
+        records
+    }
+
+    /// An archive begins: all that is known is told again.
+    pub(crate) fn begin_anew(&mut self) {
+        self.tracks().for_each(Track::begin_anew);
+    }
+
+    /// What was read up to now, and what was not.
+    pub(crate) fn counts(&self) -> JitCounts {
+        let mut counts = self.counts.clone();
         for tracked in self.tracked.values() {
-            self.counts.add(&tracked.tracks);
+            counts.add(&tracked.tracks);
         }
-        mem::take(&mut self.counts)
+        counts
     }
 
     fn tracks(&mut self) -> impl Iterator<Item = &mut Track> {
@@ -247,24 +262,29 @@ impl Tracker {
         let Some(tracked) = self.tracked.get_mut(&pid) else {
             return;
         };
-        let is_over = self.is_last || tracked.ended_ns.is_some();
+        let is_over = tracked.ended_ns.is_some();
         let Some(track) = tracked.tracks.get_mut(index) else {
             return;
         };
+        let room = self.room.min(TOTAL_MOST.saturating_sub(self.counts.bytes));
         match answer {
-            Ok(piece) if self.counts.bytes + piece.bytes.len() as u64 > TOTAL_MOST => {
+            Ok(piece) if piece.bytes.len() as u64 > room => {
                 (track.is_cut, track.is_done) = (true, true);
             }
             Ok(piece) => {
                 if let Some(map) = track.take(pid, piece) {
+                    self.room = self.room.saturating_sub(map.bytes.len() as u64);
                     self.counts.bytes += map.bytes.len() as u64;
                     records.push(Record::JitMap(map));
                 }
             }
             Err(refusal) => track.refusal = Some(refusal),
         }
-        // Asked for before it was over, it is read once more.
-        track.is_done |= is_last && is_over && !track.is_due(Instant::now(), tracked.ran);
+        if is_last {
+            // What was asked for before it was over is read once more.
+            track.is_done |= is_over && !track.is_hurried();
+            track.end_reading();
+        }
     }
 
     /// A file does not answer. Its reader is left behind: nothing can be done about a thread that waits in the kernel.
@@ -303,5 +323,12 @@ impl Tracker {
                 self.running = Some((pid, index, now));
             }
         }
+    }
+}
+
+fn size(record: &Record) -> usize {
+    match record {
+        Record::JitMap(map) => map.bytes.len(),
+        _ => 0,
     }
 }

@@ -35,12 +35,14 @@ fn shared() -> load::Shared {
 fn json(args: &DumpArgs, filter: &Filter) -> Result<()> {
     let mut dump = JsonDump::new(filter.no_kernel);
     let mut out = output::open(args.output.output.as_deref())?;
+    let mut shared = shared();
     load::read(
-        &mut shared(),
+        &mut shared,
         &args.file,
         filter,
         &mut |shared, sample, event| dump.write(shared, sample, event, &mut *out),
     )?;
+    select::check_events(filter, &shared.events)?;
     out.flush().context("failed to write the output")
 }
 
@@ -51,6 +53,7 @@ fn perf_script(args: &DumpArgs, filter: &Filter) -> Result<()> {
     }
     let mut first = shared();
     load::read(&mut first, &args.file, filter, &mut |_, _, _| Ok(()))?;
+    select::check_events(filter, &first.events)?;
     let named = select::name(
         Adder::default().finish(first),
         &args.symbols,

@@ -16,7 +16,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
     let by = group_by(args.by);
-    let profile = select::load(&args.files, &filter, apart(by), args.output.quiet)?;
+    let mut profile = select::load(&args.files, &filter, apart(by), args.output.quiet)?;
+    if by != GroupBy::Event {
+        select::keep_one_event(&mut profile, &filter, args.output.quiet);
+    }
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let mut table = table::table(&named, by, &names);
     render::cut(&mut table, args.min);

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use rawstack_symbolizer::output;
-use rawstack_symbolizer::profile::rows::{Adder, Apart};
+use rawstack_symbolizer::profile::rows::{Adder, Apart, EventFacts};
 use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
 use rawstack_symbolizer::report::NameFilter;
 use rawstack_symbolizer::symbolize::symbolize;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
+use rawstack_symbolizer::text::clean;
 use regex::{Regex, RegexBuilder};
 
 use super::{locator, symbolizer};
@@ -35,7 +36,7 @@ pub(super) fn filter(args: &FilterArgs) -> Result<Filter> {
             .map(|text| ranges("cpu", text))
             .transpose()?
             .unwrap_or_default(),
-        event: args.event.clone(),
+        events: args.event.clone(),
         runs: args
             .run
             .as_deref()
@@ -161,7 +162,47 @@ pub(super) fn load(
         bar.inc(1);
     }
     bar.finish_and_clear();
+    check_events(filter, &shared.events)?;
     Ok(adder.finish(shared))
+}
+
+/// Fail where an event was asked for that nobody recorded.
+pub(super) fn check_events(filter: &Filter, events: &[EventFacts]) -> Result<()> {
+    let Some(missing) = filter.missing_event(events) else {
+        return Ok(());
+    };
+    let known: Vec<_> = events.iter().map(|event| clean(&event.name)).collect();
+    bail!(
+        "failed to find event `{}` of --event: it was not recorded; give one of {}",
+        missing.escape_debug(),
+        known.join(", ")
+    )
+}
+
+/// Keep one event of several where none was asked for: their weights do not add up. Says so on standard error.
+pub(super) fn keep_one_event(profile: &mut Profile, filter: &Filter, quiet: bool) {
+    let mut seen: Vec<u32> = profile.rows.iter().map(|row| row.event).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    if !filter.events.is_empty() || seen.len() < 2 {
+        return;
+    }
+    let Some((first, others)) = seen.split_first() else {
+        return;
+    };
+    profile.rows.retain(|row| row.event == *first);
+    let name = |event: &u32| {
+        let event = profile.events.get(*event as usize);
+        event.map_or_else(String::new, |event| clean(&event.name).into_owned())
+    };
+    if !quiet {
+        let others: Vec<_> = others.iter().map(name).collect();
+        eprintln!(
+            "rawstack: this is event {} alone; --event shows another: {}",
+            name(first),
+            others.join(", ")
+        );
+    }
 }
 
 /// Give a profile names; says on standard error what has none, and what an archive lost.

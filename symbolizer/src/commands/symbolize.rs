@@ -10,10 +10,9 @@ use rawstack_format::record::{Module, Segment};
 use rawstack_symbolizer::debug_file::elf::{ElfFile, PF_X};
 use rawstack_symbolizer::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use rawstack_symbolizer::export::symbolized::{NamedNumber, write_json, write_text};
-use rawstack_symbolizer::jit::JitTable;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::resolve::file_offset::{Svma, to_offset, to_svma};
-use rawstack_symbolizer::resolve::{Answered, JitQuery, KernelSymbolTable, Query, Symbols};
+use rawstack_symbolizer::resolve::{Answered, KernelSymbolTable, Query, Symbols};
 
 use super::{locator, symbolizer};
 use crate::args::SymbolizeArgs;
@@ -180,11 +179,7 @@ fn resolve(
         offsets,
         kernel: &KernelSymbolTable::default(),
     }];
-    let no_jit = JitQuery {
-        table: &JitTable::default(),
-        wanted: &[],
-    };
-    let (symbols, answered, _) = symbolizer(&args.symbols)?.resolve(&query, &no_jit, &|| ());
+    let (symbols, answered) = symbolizer(&args.symbols)?.resolve(&query, &|| ());
     Ok((symbols, answered.into_iter().next().unwrap_or_default()))
 }
 

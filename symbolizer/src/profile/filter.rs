@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::facts::ThreadFacts;
+use super::rows::EventFacts;
 
 /// A selection of samples; an empty part selects everything.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +18,8 @@ pub struct Filter {
     pub cgroup: Option<String>,
     /// CPUs.
     pub cpus: Vec<RangeInclusive<u32>>,
-    /// Event.
-    pub event: Option<String>,
+    /// Events, by name; what stands behind a name's first colon need not be given.
+    pub events: Vec<String>,
     /// Runs.
     pub runs: Vec<RangeInclusive<u32>>,
     /// Nanoseconds since the start of the recording, from.
@@ -56,8 +57,21 @@ impl Filter {
 
     /// Whether an event's samples count.
     pub(super) fn has_event(&self, name: &str) -> bool {
-        self.event.as_ref().is_none_or(|wanted| wanted == name)
+        self.events.is_empty() || self.events.iter().any(|wanted| is_event(wanted, name))
     }
+
+    /// The first event asked for that is not among `events`.
+    pub fn missing_event(&self, events: &[EventFacts]) -> Option<&str> {
+        let is_there = |wanted: &str| events.iter().any(|event| is_event(wanted, &event.name));
+        let mut wanted = self.events.iter().map(String::as_str);
+        wanted.find(|wanted| !is_there(wanted))
+    }
+}
+
+/// Whether an event recorded as `name` is the one that is `wanted`: `off-cpu` is `off-cpu:1ms`, too.
+fn is_event(wanted: &str, name: &str) -> bool {
+    let rest = name.strip_prefix(wanted);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 #[cfg(test)]
@@ -79,6 +93,27 @@ mod tests {
         };
         assert!(has("/system") && has("/system/web.service"));
         assert!(!has("/systemd") && !has("/user"));
+    }
+
+    /// Check that an event is found with and without its parameter, and that the first unknown one is told.
+    #[test]
+    fn events_by_name() {
+        let filter = |events: &[&str]| Filter {
+            events: events.iter().map(|&name| name.to_owned()).collect(),
+            ..Filter::default()
+        };
+        assert!(filter(&["off-cpu"]).has_event("off-cpu:1ms"));
+        assert!(filter(&["a", "off-cpu:1ms"]).has_event("off-cpu:1ms"));
+        assert!(!filter(&["off"]).has_event("off-cpu:1ms"));
+        let events = [EventFacts {
+            name: "cpu-clock".to_owned(),
+            unit: "ns".to_owned(),
+        }];
+        assert_eq!(
+            filter(&["cpu-clock", "x"]).missing_event(&events),
+            Some("x")
+        );
+        assert_eq!(filter(&[]).missing_event(&events), None);
     }
 
     /// Check that a time span includes its start and not its end.

@@ -164,7 +164,7 @@ impl Archive<'_> {
                 }
             }
             Record::Batch(batch) => self.batch(batch),
-            Record::Runs(runs) => self.summary().runs = runs,
+            Record::Runs(runs) => self.summary().add_runs(runs),
             Record::End(end) => self.summary().end = Some(end),
             Record::JitMap(piece) => self.shared.jit.take(self.number, &piece),
             // Copied stacks are not used yet.

@@ -1,12 +1,16 @@
 //! What an archive says of itself, and how whole it is.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use foldhash::HashSet;
 use rawstack_format::record::{Drop, DropReason, End, KernelModule, Recording, Run, Sample, State};
 use rawstack_format::{Counters, Damage};
 
 use super::tables::LostReferences;
+
+/// Runs that are told of one archive.
+const MAX_RUNS: usize = 1 << 16;
 
 /// Losses for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub struct Summary {
     pub counters: Counters,
     /// Time of the last sample, completion or drop.
     pub last_ns: u64,
-    /// Repetitions of the command.
+    /// Repetitions of the command, by number.
     pub runs: Vec<Run>,
     /// Kernel modules that were loaded.
     pub kernel_modules: Vec<KernelModule>,
@@ -58,6 +62,7 @@ pub struct Summary {
     pub orphan_completions: u64,
     /// Samples that went on without their completion because too many waited.
     pub overtaken: u64,
+    run_rows: BTreeMap<u32, Run>,
     first_ns: Option<u64>,
     pids: HashSet<u32>,
     tids: HashSet<u32>,
@@ -98,6 +103,15 @@ impl Summary {
         self.states.iter().copied().fold(0, u64::saturating_add)
     }
 
+    /// Take rows of runs: a later one of the same run says more.
+    pub(super) fn add_runs(&mut self, rows: Vec<Run>) {
+        for row in rows {
+            if self.run_rows.len() < MAX_RUNS || self.run_rows.contains_key(&row.run) {
+                self.run_rows.insert(row.run, row);
+            }
+        }
+    }
+
     pub(super) fn add_sample(&mut self, row: &Sample) {
         self.samples += 1;
         self.add_state(row.state, 1);
@@ -131,6 +145,7 @@ impl Summary {
 
     pub(super) fn finish(&mut self, damage: &Damage) {
         self.damage = damage.clone();
+        self.runs = mem::take(&mut self.run_rows).into_values().collect();
         self.processes = self.pids.len() as u64;
         self.threads = self.tids.len() as u64;
         self.pids.clear();

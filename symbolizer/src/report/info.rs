@@ -14,6 +14,9 @@ use crate::profile::tree::{Jit, shown_path};
 use crate::profile::{Profile, Summary};
 use crate::text::clean;
 
+/// Runs that are shown to people.
+const SHOWN_RUNS: usize = 20;
+
 #[derive(Serialize)]
 struct JsonInfo<'i> {
     format_version: String,
@@ -225,6 +228,7 @@ pub fn write_text(profile: &Profile, out: &mut dyn Write) -> Result<()> {
             writeln!(out, "label      {key} = {value}")?;
         }
         write_counts(profile, summary, out)?;
+        write_runs(summary, out)?;
         for module in modules(profile) {
             let build_id = module.build_id.as_deref().unwrap_or("no build ID");
             writeln!(
@@ -287,6 +291,37 @@ fn write_counts(profile: &Profile, summary: &Summary, out: &mut dyn Write) -> Re
         )?;
     }
     Ok(())
+}
+
+/// Runs of the command, the first ones of many.
+fn write_runs(summary: &Summary, out: &mut dyn Write) -> Result<()> {
+    for run in summary.runs.iter().take(SHOWN_RUNS) {
+        write!(out, "run        {}: ", run.run)?;
+        match run.end_ns.checked_sub(run.start_ns) {
+            Some(length) => {
+                let length = amount(length, "ns");
+                write!(out, "{length}, exit status {}", exit_status(run.exit))?;
+            }
+            None => write!(out, "did not end")?,
+        }
+        if run.work > 0.0 {
+            write!(out, ", work {}", run.work)?;
+        }
+        writeln!(out)?;
+    }
+    let more = summary.runs.len().saturating_sub(SHOWN_RUNS);
+    if more > 0 {
+        writeln!(out, "run        … and {more} more; all of them with --json")?;
+    }
+    Ok(())
+}
+
+/// A status as from `wait`, as a shell would show it.
+fn exit_status(status: i32) -> i32 {
+    match status & 0x7f {
+        0 => (status >> 8) & 0xff,
+        signal => 128 + signal,
+    }
 }
 
 /// Write what `verify` found.

@@ -21,6 +21,7 @@ use rayon::prelude::*;
 use crate::debug_file::locate::{Locator, ModuleFiles};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
+use crate::jit::JitTable;
 pub use jit::JitQuery;
 pub use kernel::KernelSymbolTable;
 use module::ModuleAnswers;
@@ -88,8 +89,22 @@ impl Symbolizer {
             .install(|| modules.par_iter().with_max_len(1).map(locate).collect())
     }
 
-    /// Answer all `queries`, and those about code that processes made; `progress` is called after each.
+    /// Answer all `queries`; `progress` is called after each.
     pub fn resolve(
+        &self,
+        queries: &[Query<'_>],
+        progress: &(dyn Fn() + Sync),
+    ) -> (Symbols, Vec<Answered>) {
+        let jit = JitQuery {
+            table: &JitTable::default(),
+            wanted: &[],
+        };
+        let (symbols, answered, _) = self.resolve_all(queries, &jit, progress);
+        (symbols, answered)
+    }
+
+    /// Answer all `queries`, and those about code that processes made; `progress` is called after each.
+    pub fn resolve_all(
         &self,
         queries: &[Query<'_>],
         jit: &JitQuery<'_>,

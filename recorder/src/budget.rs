@@ -1,0 +1,67 @@
+//! How the memory that the recorder may take is divided.
+
+/// Most memory that is given to the ring buffer, in bytes: half a second of 20 kHz on sixteen CPUs.
+const MAX_RING: u64 = 64 << 20;
+/// Bytes that a node of the stacks' tree takes in memory, its part of the frames' and of the indices included.
+const NODE_BYTES: u64 = 48;
+
+/// When an epoch's tables are full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableLimits {
+    /// Nodes of the stacks' tree, and stacks.
+    pub(crate) nodes: usize,
+    /// Frames.
+    pub(crate) frames: usize,
+}
+
+/// What each part may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// The kernel's ring buffer, in bytes: a power of two. It is mapped twice, and each page counts twice when used.
+    pub(crate) ring_bytes: u32,
+    /// Chunks that wait for the disk, in bytes.
+    pub(crate) queue_bytes: u64,
+    /// Chunks that a flight recorder holds, in bytes, where it is bounded by time.
+    pub(crate) flight_bytes: u64,
+    /// Tables.
+    pub(crate) tables: TableLimits,
+}
+
+impl Budget {
+    /// Divide `max_memory` bytes: a quarter for the ring buffer, an eighth each for what waits for the disk and for the
+    /// tables. The rest is for what the recorder knows of processes and modules, and the programs' own.
+    pub(crate) fn of(max_memory: u64) -> Self {
+        let ring = (max_memory / 8).clamp(1 << 20, MAX_RING);
+        let ring = 1u32 << ring.ilog2();
+        let nodes = usize::try_from(max_memory / 8 / NODE_BYTES).unwrap_or(usize::MAX);
+        Self {
+            ring_bytes: ring,
+            queue_bytes: max_memory / 8,
+            flight_bytes: max_memory / 4,
+            tables: TableLimits {
+                nodes: nodes.min(1 << 22),
+                frames: (nodes / 4).min(1 << 20),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the parts stay within the whole for any size, and that the ring buffer is a power of two.
+    #[test]
+    fn parts() {
+        for mebibytes in [16, 17, 64, 100, 1000, 1 << 20] {
+            let max_memory = mebibytes << 20;
+            let budget = Budget::of(max_memory);
+            let tables = budget.tables.nodes as u64 * NODE_BYTES;
+            let ring = u64::from(budget.ring_bytes);
+            assert!(budget.ring_bytes.is_power_of_two());
+            let sum = 2 * ring + budget.queue_bytes + budget.flight_bytes + tables;
+            assert!(sum <= max_memory * 3 / 4, "{mebibytes} MiB: {budget:?}");
+        }
+        assert_eq!(Budget::of(64 << 20).ring_bytes, 8 << 20);
+    }
+}
