@@ -14,6 +14,7 @@ mod elf;
 mod epoch;
 mod error;
 mod event_spec;
+mod history;
 mod host;
 mod jit;
 mod kernel;

@@ -92,9 +92,7 @@ impl ProcessFacts {
     pub(crate) fn read(pid: u32) -> io::Result<Self> {
         let stat = fs::read(format!("/proc/{pid}/stat"))?;
         let mut facts = Self::parse_stat(&stat).ok_or(io::ErrorKind::InvalidData)?;
-        facts.cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup"))
-            .map(|text| cgroup(&text))
-            .unwrap_or_default();
+        facts.cgroup = cgroup_of(pid).unwrap_or_default();
         let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
         let status = Status::parse(&String::from_utf8_lossy(&status));
         facts.namespace_pid = status.map_or(pid, |status| status.namespace_pid);
@@ -125,6 +123,12 @@ fn start_ns(ticks: u64, asleep_ns: u64) -> u64 {
         .saturating_mul(10_000_000)
         .saturating_sub(asleep_ns)
         .max(1)
+}
+
+/// The cgroup of a process: its path in the unified hierarchy, else in the first.
+pub(crate) fn cgroup_of(pid: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup"));
+    text.ok().map(|text| cgroup(&text))
 }
 
 fn cgroup(text: &str) -> String {

@@ -6,12 +6,28 @@ use std::mem;
 use hashbrown::{HashMap, HashSet};
 use rawstack_bpf::{Change, NewMapping, SideBandEvent};
 
+use crate::history::History;
 use crate::jit::Source;
 use crate::proc_fs::{self, ProcessFacts};
 use crate::program::{Mapping, Program};
 
+mod jit;
+
+pub(crate) use jit::{JitChange, JitProgram};
+
 /// How long the past is kept behind the last event that was looked at, in nanoseconds.
 const PAST_NS: u64 = 2_000_000_000;
+/// How often a process is asked for its cgroup while it is sampled, in nanoseconds.
+const CGROUP_NS: u64 = 1_000_000_000;
+
+/// What may change of a process while it lives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Name of the main thread.
+    pub(crate) comm: Vec<u8>,
+    /// Path of its cgroup.
+    pub(crate) cgroup: String,
+}
 
 /// A process.
 #[derive(Clone, Debug, Default)]
@@ -22,14 +38,10 @@ pub(crate) struct Process {
     pub(crate) namespace_pid: u32,
     /// Start, in nanoseconds; 0 where not known.
     pub(crate) start_ns: u64,
-    /// Name of the main thread.
-    pub(crate) comm: Vec<u8>,
-    /// Path of its cgroup.
-    pub(crate) cgroup: String,
-    /// When these facts last changed.
-    pub(crate) since_ns: u64,
-    /// Counts changes of these facts.
-    pub(crate) version: u32,
+    /// Name and cgroup.
+    pub(crate) names: History<Names>,
+    /// When its cgroup was last read.
+    cgroup_ns: u64,
     /// Its programs, the present one last. Never empty.
     programs: Vec<Program>,
     sampled: bool,
@@ -56,39 +68,6 @@ impl Process {
     }
 }
 
-/// What those who read JIT maps should know of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JitChange {
-    /// A process that has run code of no file was seen to run.
-    Ran(u32),
-    /// The process has mapped a jitdump.
-    Dumped(u32),
-    /// The process's program has ended, by exit or exec.
-    Ended {
-        /// Process.
-        pid: u32,
-        /// Number of the program.
-        program: u32,
-        /// When, monotonic clock.
-        time_ns: u64,
-    },
-}
-
-/// A program that runs code of its own making.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct JitProgram {
-    /// Process.
-    pub(crate) pid: u32,
-    /// Number that no other program of the recording has.
-    pub(crate) number: u32,
-    /// Start of the process, monotonic clock; 0 where not known.
-    pub(crate) start_ns: u64,
-    /// Start of the program in it; 0 where not known.
-    pub(crate) since_ns: u64,
-    /// End of the process.
-    pub(crate) ended_ns: Option<u64>,
-}
-
 /// A thread's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Thread {
@@ -97,11 +76,7 @@ pub(crate) struct Thread {
     /// Start, in nanoseconds; 0 where not known.
     pub(crate) start_ns: u64,
     /// Name.
-    pub(crate) comm: Vec<u8>,
-    /// When these facts last changed.
-    pub(crate) since_ns: u64,
-    /// Counts changes of these facts.
-    pub(crate) version: u32,
+    pub(crate) name: History<Vec<u8>>,
     sampled: bool,
     exited_ns: Option<u64>,
 }
@@ -134,7 +109,12 @@ impl Processes {
                 exec,
                 name,
             } => self.name(pid, tid, exec, &name, time),
-            Change::Forked { pid, tid, parent } => self.fork(pid, tid, parent, time),
+            Change::Forked {
+                pid,
+                tid,
+                parent,
+                parent_tid,
+            } => self.fork((pid, tid), (parent, parent_tid), time),
             Change::Exited { pid, tid } => self.exit(pid, tid, time),
             _ => {}
         }
@@ -179,37 +159,37 @@ impl Processes {
         if let Some(process) = self.processes.get_mut(&pid)
             && pid == tid
         {
-            process.comm = name.to_vec();
-            process.since_ns = time_ns;
-            process.version += 1;
+            let names = Names {
+                comm: name.to_vec(),
+                ..process.names.now().clone()
+            };
+            process.names.change(time_ns, names);
         }
         let thread = self.threads.entry(tid).or_default();
-        *thread = Thread {
-            pid,
-            comm: name.to_vec(),
-            since_ns: time_ns,
-            version: thread.version + 1,
-            ..thread.clone()
-        };
+        thread.pid = pid;
+        thread.name.change(time_ns, name.to_vec());
     }
 
-    fn fork(&mut self, pid: u32, tid: u32, parent: u32, time_ns: u64) {
-        let from = if pid == parent { pid } else { parent };
-        let comm = self
+    fn fork(&mut self, (pid, tid): (u32, u32), (parent, parent_tid): (u32, u32), time_ns: u64) {
+        // It has the name of the thread that made it, which need not be that of its process.
+        let maker = self
+            .threads
+            .get(&parent_tid)
+            .map(|thread| thread.name.now());
+        let leader = self
             .processes
-            .get(&from)
-            .map(|process| process.comm.clone())
-            .unwrap_or_default();
-        let version = self.threads.get(&tid).map_or(0, |old| old.version + 1);
-        let thread = Thread {
+            .get(&parent)
+            .map(|process| &process.names.now().comm);
+        let comm = maker.or(leader).cloned().unwrap_or_default();
+        let thread = self.threads.entry(tid).or_default();
+        let mut name = mem::take(&mut thread.name); // of an ended thread of the same number: asked for up to its end
+        name.change(time_ns, comm.clone());
+        *thread = Thread {
             pid,
             start_ns: time_ns,
-            comm,
-            since_ns: time_ns,
-            version,
+            name,
             ..Thread::default()
         };
-        self.threads.insert(tid, thread);
         if pid == parent {
             return;
         }
@@ -217,7 +197,7 @@ impl Processes {
         let Some(model) = self.processes.get(&parent) else {
             return;
         };
-        let (comm, cgroup) = (model.comm.clone(), model.cgroup.clone());
+        let cgroup = model.names.now().cgroup.clone();
         let (mappings, is_whole) = model
             .program(time_ns)
             .map(|program| (program.mappings.clone(), program.is_whole))
@@ -228,16 +208,13 @@ impl Processes {
             ..self.next_program(time_ns)
         };
         let old = self.processes.remove(&pid).unwrap_or_default();
-        let mut programs = old.programs; // of an ended process of the same PID: asked for up to its end
+        let (mut programs, mut names) = (old.programs, old.names); // as with threads
         programs.push(program);
-        let version = old.version + 1;
+        names.change(time_ns, Names { comm, cgroup });
         let child = Process {
             parent,
             start_ns: time_ns,
-            comm,
-            cgroup,
-            since_ns: time_ns,
-            version,
+            names,
             programs,
             ..Process::default()
         };
@@ -258,76 +235,6 @@ impl Processes {
             process.exited_ns = Some(time_ns);
         }
         self.ended.push_back((time_ns, tid));
-    }
-
-    fn end_program(&mut self, pid: u32, time_ns: u64) {
-        let process = self.processes.get(&pid);
-        if let Some(program) = process.and_then(|process| process.programs.last())
-            && program.is_jit
-        {
-            let program = program.number;
-            self.jit_changes.push(JitChange::Ended {
-                pid,
-                program,
-                time_ns,
-            });
-        }
-    }
-
-    /// The process runs code of no file.
-    pub(crate) fn mark_jit(&mut self, pid: u32) {
-        let process = self.processes.get_mut(&pid);
-        if let Some(program) = process.and_then(|process| process.programs.last_mut()) {
-            program.is_jit = true;
-            self.tell_jit(pid);
-        }
-    }
-
-    fn tell_jit(&mut self, pid: u32) {
-        if self.jit_ran.insert(pid) {
-            self.jit_changes.push(JitChange::Ran(pid));
-        }
-    }
-
-    /// The process was seen to run.
-    pub(crate) fn mark_ran(&mut self, pid: u32) {
-        let process = self.processes.get(&pid);
-        let program = process.and_then(|process| process.programs.last());
-        if program.is_some_and(|program| program.is_jit) {
-            self.tell_jit(pid);
-        }
-    }
-
-    /// What became of processes that run code of no file, since the last call.
-    pub(crate) fn take_jit_changes(&mut self) -> Vec<JitChange> {
-        self.jit_ran.clear();
-        mem::take(&mut self.jit_changes)
-    }
-
-    /// The present program of a process.
-    pub(crate) fn jit_program(&self, pid: u32) -> Option<JitProgram> {
-        let process = self.processes.get(&pid)?;
-        let program = process.programs.last()?;
-        Some(JitProgram {
-            pid,
-            number: program.number,
-            start_ns: process.start_ns,
-            since_ns: program.since_ns,
-            ended_ns: process.exited_ns,
-        })
-    }
-
-    /// Paths of the jitdumps that the process has mapped, as it sees them.
-    pub(crate) fn jit_dumps(&self, pid: u32) -> Vec<Vec<u8>> {
-        let program = self
-            .processes
-            .get(&pid)
-            .and_then(|process| process.programs.last());
-        let paths = program
-            .into_iter()
-            .flat_map(|program| program.mappings.values());
-        let dumps = paths.filter(|mapping| Source::is_jit_dump(&mapping.path));
-        dumps.map(|mapping| mapping.path.to_vec()).collect()
     }
 
     /// The process, read from `/proc` when it is not known.
@@ -358,29 +265,51 @@ impl Processes {
             parent: facts.parent,
             namespace_pid: facts.namespace_pid,
             start_ns: facts.start_ns,
-            comm: facts.comm,
-            cgroup: facts.cgroup,
+            names: History::new(
+                0,
+                Names {
+                    comm: facts.comm,
+                    cgroup: facts.cgroup,
+                },
+            ),
             programs: vec![program],
             ..Process::default()
         }
     }
 
-    /// Complete a process that only the side-band told of by what `/proc` knows, if it still lives.
-    pub(crate) fn complete(&mut self, pid: u32) {
-        let Some(process) = self
-            .processes
-            .get_mut(&pid)
-            .filter(|process| process.namespace_pid == 0)
-        else {
+    /// Complete a process that only the side-band told of by what `/proc` knows, if it still lives; and see whether it
+    /// is in another cgroup by now, which nothing tells.
+    pub(crate) fn complete(&mut self, pid: u32, time_ns: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
-        match ProcessFacts::read(pid) {
-            Ok(facts) => {
-                process.namespace_pid = facts.namespace_pid;
-                process.cgroup = facts.cgroup;
+        if time_ns < process.cgroup_ns.saturating_add(CGROUP_NS) || process.exited_ns.is_some() {
+            return;
+        }
+        let is_first = process.cgroup_ns == 0;
+        process.cgroup_ns = time_ns;
+        let mut cgroup = None;
+        if process.namespace_pid == 0
+            && let Ok(facts) = ProcessFacts::read(pid)
+        {
+            process.namespace_pid = facts.namespace_pid;
+            cgroup = Some(facts.cgroup);
+            // By now the parent may be gone, and another have taken its place.
+            if process.parent == 0 {
                 process.parent = facts.parent;
             }
-            Err(_) => process.namespace_pid = pid,
+        }
+        let now = process.names.now();
+        let cgroup = cgroup.or_else(|| proc_fs::cgroup_of(pid));
+        if let Some(cgroup) = cgroup.filter(|cgroup| *cgroup != now.cgroup) {
+            let comm = now.comm.clone();
+            if is_first {
+                // Up to now its parent's stood in for its own.
+                let amend = |names: &mut Names| names.cgroup.clone_from(&cgroup);
+                process.names.amend(process.start_ns, amend);
+            } else {
+                process.names.change(time_ns, Names { comm, cgroup });
+            }
         }
     }
 
@@ -390,7 +319,7 @@ impl Processes {
             let comm = proc_fs::thread_name(pid, tid).unwrap_or_default();
             Thread {
                 pid,
-                comm,
+                name: History::new(0, comm),
                 ..Thread::default()
             }
         })
@@ -543,6 +472,7 @@ mod tests {
                 pid: child,
                 tid: child,
                 parent: PID,
+                parent_tid: PID,
             },
         ));
         assert_eq!(path_at(&mut processes, child, 0x1800, 12).unwrap(), "/a");
@@ -560,6 +490,7 @@ mod tests {
                 pid: child,
                 tid: child,
                 parent: PID,
+                parent_tid: PID,
             },
         ));
         assert_eq!(path_at(&mut processes, child, 0x1800, 12).unwrap(), "/a");
