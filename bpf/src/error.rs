@@ -79,6 +79,15 @@ pub enum Error {
         #[source]
         error: libbpf_rs::Error,
     },
+    /// A map could not be mapped into memory.
+    #[error("failed to map BPF map {map}: {error}")]
+    MapMemory {
+        /// Its name.
+        map: &'static str,
+        /// The kernel's answer.
+        #[source]
+        error: io::Error,
+    },
     /// A perf event was refused for want of permission.
     #[error(
         "failed to open perf event {event} on CPU {cpu}: {error}; run as root, or with CAP_PERFMON (CAP_SYS_ADMIN \

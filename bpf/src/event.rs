@@ -107,6 +107,8 @@ pub struct Tick<'a> {
     pub state: State,
     /// The kernel half was cut at the limit.
     pub kernel_cut: bool,
+    /// Recording ended while the task was blocked: it is pending for good, with what is known of its user half.
+    pub still_blocked: bool,
     /// Frames that the user half really has where some were left out, else 0.
     pub user_depth: u32,
     /// Kernel half.
@@ -207,6 +209,7 @@ impl<'a> Event<'a> {
             weight: field!(bytes, tick_event, weight, u64),
             state: State::from_wire(field!(bytes, tick_event, state, u8))?,
             kernel_cut: field!(bytes, tick_event, flags, u8) & 1 != 0,
+            still_blocked: field!(bytes, tick_event, flags, u8) & 2 != 0,
             user_depth: field!(bytes, tick_event, user_depth, u32),
             kernel: Addresses(kernel),
             user: Addresses(rest.get(..n_user * size_of::<u64>())?),

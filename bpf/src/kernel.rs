@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::result;
 
 use libbpf_rs::ProgramType;
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
+use libbpf_rs::btf::types::{Func, Typedef};
+use libbpf_rs::btf::{Btf, TypeId};
 
 use crate::error::{Error, Result};
 use crate::source::Kind;
@@ -34,6 +34,22 @@ pub fn can_defer() -> Result<result::Result<(), &'static str>> {
     })
 }
 
+/// Names of the tracepoints that this kernel has, without those of its modules, sorted.
+pub fn tracepoints() -> Result<Vec<String>> {
+    let btf = Btf::from_path(BTF).map_err(Error::UnreadableBtf)?;
+    let mut names: Vec<String> = (1..btf.len())
+        .filter_map(|id| btf.type_by_id::<Typedef<'_>>(TypeId::from(u32::try_from(id).ok()?)))
+        .filter_map(|it| {
+            it.name()?
+                .to_str()?
+                .strip_prefix("btf_trace_")
+                .map(str::to_owned)
+        })
+        .collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
 /// Whether programs may loop with `bpf_loop` (5.17 and newer).
 pub(crate) fn has_loops() -> bool {
     /// `BPF_FUNC_loop` of `include/uapi/linux/bpf.h`.
@@ -60,6 +76,11 @@ pub(crate) fn has_cookies(kind: Kind) -> bool {
 pub(crate) fn frame_limit() -> u32 {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
     text.trim().parse().unwrap_or(127).min(128)
+}
+
+/// Whether hash maps may allocate within the scheduler (6.1 and newer, which have an allocator for that).
+pub(crate) fn allocates_anywhere() -> bool {
+    !is_before((6, 1))
 }
 
 /// Whether maps and programs count against RLIMIT_MEMLOCK.

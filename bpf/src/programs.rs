@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
-    ErrorKind, Link, OpenObject, PrintLevel, ProgramMut, RawTracepointOpts, set_print,
+    ErrorKind, Link, OpenObject, PrintLevel, ProgramMut, RawTracepointOpts, num_possible_cpus,
+    set_print,
 };
 
 use crate::counter::PerfEvent;
 use crate::error::{Error, Result};
 use crate::kernel;
+use crate::off_cpu::{self, OffCpu, Waits};
 use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
 use crate::source::{Counter, Kind, MAX_EVENTS, Origin, Rate, Source};
 use crate::stream::Stream;
@@ -41,10 +43,12 @@ pub struct Config {
     pub kernel_stacks: bool,
     /// User frames that are kept at most; the programs' own limit is 1024.
     pub max_user_frames: u32,
-    /// What makes samples; the place of each is its number.
-    pub events: Vec<Source>,
+    /// Time blocked as an event, too.
+    pub off_cpu: Option<OffCpu>,
     /// Who is recorded.
     pub targets: Targets,
+    /// What else makes samples.
+    pub events: Vec<Source>,
     /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
     pub ring_bytes: u32,
     /// Wake the reader when so many bytes wait; 0: at each event.
@@ -67,6 +71,10 @@ impl Default for Room {
 pub struct Programs<'a> {
     pub(crate) skel: RecorderSkel<'a>,
     mode: Mode,
+    /// Tasks are followed from one to the next.
+    follows: bool,
+    off_cpu: Option<OffCpu>,
+    waits: Option<Waits>,
     events: Vec<Source>,
     /// Kinds of programs that can ask which event they run for.
     cookies: Vec<Kind>,
@@ -74,8 +82,6 @@ pub struct Programs<'a> {
     counters: Vec<PerfEvent>,
     /// Tracepoints and probes: they run as long as they are here.
     hits: Vec<PerfEvent>,
-    /// Tasks are followed from one to the next.
-    follows: bool,
 }
 
 impl fmt::Debug for Programs<'_> {
@@ -96,8 +102,10 @@ impl<'a> Programs<'a> {
             verdict: String::new(),
         };
         set_print(Some((PrintLevel::Warn, keep_words)));
-        if config.events.len() > MAX_EVENTS {
-            return Err(Error::TooManyEvents(config.events.len()));
+        let numbers = config.events.iter().map(|event| event.number + 1);
+        let count = numbers.max().unwrap_or(0);
+        if count > MAX_EVENTS {
+            return Err(Error::TooManyEvents(count));
         }
         let cookies = cookies(&config.events)?;
         let mut open = RecorderSkelBuilder::default()
@@ -110,6 +118,8 @@ impl<'a> Programs<'a> {
             skel,
             mode: config.mode,
             follows: config.targets.follows(),
+            off_cpu: config.off_cpu,
+            waits: None,
             events: config.events.clone(),
             cookies,
             links: Vec::new(),
@@ -177,6 +187,10 @@ impl<'a> Programs<'a> {
                 self.counters.push(opened);
             }
         }
+        self.waits = self
+            .off_cpu
+            .map(|_| Waits::start(&self.skel, self.mode))
+            .transpose()?;
         self.start_hits(cpus.first().copied().unwrap_or(0))?;
         starts.sort_unstable();
         let mut passed = 0;
@@ -202,7 +216,7 @@ impl<'a> Programs<'a> {
         Ok(())
     }
 
-    /// What [`PerfEvent::attach`] needs to put event `number` on another CPU from another process: its program, and its
+    /// What [`PerfEvent::attach`] needs to put source `number` on another CPU from another process: its program, and its
     /// cookie where the kernel has such.
     pub fn program_of(&self, number: usize) -> Result<(OwnedFd, Option<u64>)> {
         let program = self.program(self.events[number].kind())?;
@@ -213,7 +227,7 @@ impl<'a> Programs<'a> {
     fn cookie(&self, number: usize) -> Option<u64> {
         let source = &self.events[number];
         let is_known = self.cookies.contains(&source.kind());
-        is_known.then(|| source.cookie(number))
+        is_known.then(|| source.cookie())
     }
 
     fn program(&self, kind: Kind) -> Result<ProgramMut<'_>> {
@@ -234,7 +248,7 @@ impl<'a> Programs<'a> {
     /// Hook in tracepoints and probes. One perf event is enough: its program runs on all CPUs.
     fn start_hits(&mut self, cpu: u32) -> Result<()> {
         for number in 0..self.events.len() {
-            let Source { name, origin } = &self.events[number];
+            let Source { name, origin, .. } = &self.events[number];
             let mut event = match origin {
                 Origin::Counter(_) => continue,
                 Origin::RawTracepoint { name, .. } => {
@@ -274,7 +288,18 @@ impl<'a> Programs<'a> {
     /// Stop all events. User halves may still come for a moment.
     pub fn stop(&mut self) -> Result<()> {
         self.hits.clear();
+        if let Some(waits) = &mut self.waits {
+            waits.stop(&mut self.skel);
+        }
         self.counters.iter().try_for_each(PerfEvent::disable)
+    }
+}
+
+impl Programs<'_> {
+    /// Once all has stopped: send an event for each task that is still blocked, or for some of them. Whether there may
+    /// be more: read the [`stream`](Self::stream) meanwhile.
+    pub fn send_unended(&mut self) -> Result<bool> {
+        self.waits.as_mut().map_or(Ok(false), Waits::send_unended)
     }
 }
 
@@ -293,14 +318,18 @@ fn random_phases(cpus: usize, range: u64) -> Vec<u64> {
         .collect()
 }
 
-/// The program of a kind, in `src/c/ticks.bpf.h`.
-fn program_name(kind: Kind, mode: Mode) -> String {
-    let how = match mode {
+/// How the programs of a mode are called, behind what they do.
+pub(crate) fn suffix(mode: Mode) -> &'static str {
+    match mode {
         Mode::Deferred => "deferred",
         Mode::Immediate | Mode::Off if kernel::has_loops() => "immediate",
         Mode::Immediate | Mode::Off => "plain",
-    };
-    format!("{}_{how}", kind.program())
+    }
+}
+
+/// The program of a kind, in `src/c/ticks.bpf.h`.
+fn program_name(kind: Kind, mode: Mode) -> String {
+    format!("{}_{}", kind.program(), suffix(mode))
 }
 
 /// The kinds of `events` whose programs can ask which event they run for. The others can have one event only.
@@ -308,12 +337,12 @@ fn cookies(events: &[Source]) -> Result<Vec<Kind>> {
     let mut known = Vec::new();
     for kind in Kind::ALL {
         let mut of_kind = events.iter().filter(|event| event.kind() == kind);
-        if of_kind.next().is_none() {
+        let Some(first) = of_kind.next() else {
             continue;
-        }
+        };
         if kernel::has_cookies(kind) {
             known.push(kind);
-        } else if let Some(second) = of_kind.next() {
+        } else if let Some(second) = of_kind.find(|event| event.cookie() != first.cookie()) {
             return Err(Error::LoneEvent {
                 event: second.name.clone(),
                 kind: kind.plural(),
@@ -338,6 +367,7 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
     progs.capture_on_exit.set_autoload(deferred);
     progs.capture_on_exec.set_autoload(deferred);
     config.targets.configure(open)?;
+    off_cpu::configure(open, config)?;
     let map_error = |map| move |error| Error::Map { map, error };
     open.maps
         .events
@@ -347,14 +377,19 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
         .slots
         .set_max_entries(if deferred { config.max_threads } else { 1 })
         .map_err(map_error("slots"))?;
+    let cpus = num_possible_cpus().map_err(map_error("cpu_states"))?;
+    open.maps
+        .cpu_states
+        .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
+        .map_err(map_error("cpu_states"))?;
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.capture_cfg.wakeup_bytes = config.wakeup_bytes;
         data.capture_cfg.user_stacks = u32::from(config.mode != Mode::Off);
         data.capture_cfg.kernel_stacks = u32::from(config.kernel_stacks);
         data.capture_cfg.max_user_frames = config.max_user_frames;
         data.capture_cfg.max_kernel_frames = kernel::frame_limit();
-        for (number, event) in config.events.iter().enumerate() {
-            data.recorder_cfg.lone_cookie[event.kind() as usize] = event.cookie(number);
+        for event in &config.events {
+            data.recorder_cfg.lone_cookie[event.kind() as usize] = event.cookie();
         }
         data.recorder_cfg.has_cookie = cookies.iter().map(|&kind| 1 << kind as u32).sum();
     }

@@ -10,6 +10,7 @@ use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder
 
 use crate::error::{Error, Result};
 use crate::event::{Event, Loss, LossReason};
+use crate::mapped_array::MappedArray;
 use crate::skel::types::{cpu_state, loss, slot};
 
 /// Events that are taken out of the ring buffer at once, before anyone looks at them.
@@ -45,7 +46,7 @@ pub struct Stream {
     batch: Rc<RefCell<Batch>>,
     events: OwnedFd,
     slots: MapHandle,
-    cpu_states: MapHandle,
+    cpu_states: MappedArray,
 }
 
 /// Events as they lay in the ring buffer, one behind the other, with their ends.
@@ -81,7 +82,7 @@ impl Stream {
             batch,
             events: events.as_fd().try_clone_to_owned().map_err(Error::Wait)?,
             slots: duplicate(slots, "slots")?,
-            cpu_states: duplicate(cpu_states, "cpu_states")?,
+            cpu_states: MappedArray::new(cpu_states, "cpu_states")?,
         })
     }
 
@@ -139,17 +140,9 @@ impl Stream {
 
     /// What the kernel counted up to now.
     pub fn counts(&self) -> Result<Counts> {
-        let map_error = |error| Error::Map {
-            map: "cpu_states",
-            error,
-        };
-        let values = self
-            .cpu_states
-            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(map_error)?;
         let mut counts = Counts::default();
-        for (cpu, value) in values.unwrap_or_default().iter().enumerate() {
-            counts.add_cpu(u32::try_from(cpu).unwrap_or(u32::MAX), value);
+        for (cpu, value) in self.cpu_states.values().enumerate() {
+            counts.add_cpu(u32::try_from(cpu).unwrap_or(u32::MAX), &value);
         }
         Ok(counts)
     }

@@ -113,13 +113,15 @@ pub struct Args {
     /// Archive to write [default: rawstack-HOST-YYYYMMDD-HHMMSS.rawstack]
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
-    /// Overwrite an archive of that name
+    /// Overwrite an archive of that name; with --keep, let those of earlier
+    /// recordings go, too
     #[arg(long, help_heading = "Output")]
     pub(crate) force: bool,
     /// End the recording before the archive gets larger: 500M, 2G
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["rotate", "flight_recorder"], help_heading = "Output")]
     pub(crate) max_size: Option<String>,
-    /// Begin another archive each time one has this size or age: 100M, 10m
+    /// Begin another archive each time one has this size or age (100M, 10m),
+    /// and on SIGUSR2; names get a number: app.1.rawstack
     #[arg(
         long,
         value_name = "SIZE|TIME",
@@ -127,11 +129,12 @@ pub struct Args {
         help_heading = "Output"
     )]
     pub(crate) rotate: Option<String>,
-    /// Keep the newest N archives of --rotate, remove older ones
+    /// Keep the newest N archives of --rotate, the one that is being written
+    /// included, and remove older ones of this recording
     #[arg(long, value_name = "N", requires = "rotate", help_heading = "Output")]
     pub(crate) keep: Option<u32>,
     /// Hold the last of the recording in memory (30s, 20M) and write it on
-    /// SIGUSR2 and at the end
+    /// SIGUSR2 and at the end, to names with a number: app.1.rawstack
     #[arg(long, value_name = "TIME|SIZE", help_heading = "Output")]
     pub(crate) flight_recorder: Option<String>,
     /// Put a label into the archive (repeatable)
@@ -150,7 +153,8 @@ pub struct Args {
     /// Work that each run of COMMAND does, in a unit of yours: requests, rows
     #[arg(long, value_name = "N", requires = "command", help_heading = "Runs")]
     pub(crate) work: Option<f64>,
-    /// Memory that the recorder may take
+    /// Memory that the recorder may take; what --flight-recorder SIZE holds
+    /// comes on top
     #[arg(
         long,
         value_name = "SIZE",

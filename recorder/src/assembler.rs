@@ -187,7 +187,7 @@ impl Assembler {
         self.epoch.batch().samples.push(sample);
         self.totals.samples += 1;
         self.counters.ids += 1;
-        if sample.state != State::Pending {
+        if sample.state != State::Pending || tick.still_blocked {
             self.totals.count(sample.state, 1);
         } else if let Some((item, outcome)) = self.join.wait(tick.owner, tick.tid, Item::Row(row)) {
             self.settle(item, &outcome);

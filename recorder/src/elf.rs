@@ -18,6 +18,8 @@ use sha2::{Digest, Sha256};
 const MAX_NOTES: u64 = 1 << 20;
 /// Program headers beyond these are not looked at.
 const MAX_SEGMENTS: usize = 256;
+/// A file that says it has more program headers is not read: it could say four thousand million.
+const MAX_PROGRAM_HEADERS: u32 = 4096;
 
 /// What an archive says of an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +60,9 @@ impl ElfFacts {
     {
         let header = H::parse(data).ok()?;
         let endian = header.endian().ok()?;
+        if header.phnum(endian, data).ok()? > MAX_PROGRAM_HEADERS {
+            return None;
+        }
         let mut facts = Self {
             class,
             machine: header.e_machine(endian).0,

@@ -40,6 +40,8 @@ pub(crate) struct KernelMap {
     bpf: BTreeMap<u64, (u64, String)>,
     symbols: SymbolTable,
     version: u32,
+    /// The vDSO that processes have mapped.
+    pub(crate) vdso: Option<Vdso>,
 }
 
 impl KernelMap {
@@ -104,6 +106,7 @@ impl KernelMap {
         let mut map = Self {
             build_id: build_id(),
             modules: modules(),
+            vdso: vdso(),
             ..Self::default()
         };
         map.read_symbols(&fs::read_to_string("/proc/kallsyms").unwrap_or_default());
@@ -325,9 +328,10 @@ pub(crate) fn build_id() -> Option<BuildId> {
 }
 
 /// The vDSO that this process, and so every process of its class, has mapped.
-pub(crate) fn vdso() -> Option<Vdso> {
+fn vdso() -> Option<Vdso> {
     let line = proc_fs::maps(std::process::id())
         .ok()?
+        .lines
         .into_iter()
         .find(|line| line.path == b"[vdso]")?;
     let mut memory = fs::File::open("/proc/self/mem").ok()?;

@@ -4,10 +4,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use rawstack_recorder::{Args, become_command, exit_code, record};
+use rawstack_recorder::{Args, become_command, become_helper, exit_code, record};
 
 fn main() -> ExitCode {
     become_command();
+    become_helper();
     let args = Args::parse();
     let is_quiet = args.is_quiet();
     match args.into_options().and_then(|options| record(&options)) {

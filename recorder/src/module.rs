@@ -1,18 +1,13 @@
 //! Modules: what mapped code came from, each read once.
 
-use std::fs::{File, Metadata};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
 use rawstack_format::id::BuildId;
 use rawstack_format::record::{Module, ModuleKind};
 
-use crate::elf::{ElfFacts, content_hash};
+use crate::helper::{FileRequest, Helper};
 use crate::kernel::KernelMap;
-use crate::proc_fs;
 use crate::program::Mapping;
 
 /// Number of a module, for the whole recording.
@@ -38,6 +33,7 @@ enum Identity {
 /// All modules met so far.
 #[derive(Debug)]
 pub(crate) struct Modules {
+    helper: Rc<Helper>,
     page_size: u32,
     modules: Vec<Module>,
     by_identity: HashMap<Identity, ModuleNumber>,
@@ -47,8 +43,9 @@ pub(crate) struct Modules {
 
 impl Modules {
     /// None yet. `page_size` in bytes.
-    pub(crate) fn new(page_size: u32) -> Self {
+    pub(crate) fn new(helper: Rc<Helper>, page_size: u32) -> Self {
         Self {
+            helper,
             page_size,
             modules: Vec::new(),
             by_identity: HashMap::new(),
@@ -74,7 +71,7 @@ impl Modules {
         })
     }
 
-    /// The module that process `pid` has mapped here. Reads the file's headers the first time.
+    /// The module that process `pid` has mapped here. Has the file's headers read the first time.
     pub(crate) fn of_mapping(&mut self, pid: u32, mapping: &Mapping) -> ModuleNumber {
         let path = &mapping.path;
         if **path == *b"[vdso]" {
@@ -104,22 +101,29 @@ impl Modules {
         if is_known && let Some(number) = self.by_file.get(&file_key) {
             return *number;
         }
-        let number = self.of_file(pid, mapping);
-        if is_known {
+        let (number, is_final) = self.of_file(pid, mapping);
+        if is_known && is_final {
             self.by_file.insert(file_key, number);
         }
         number
     }
 
-    fn of_file(&mut self, pid: u32, mapping: &Mapping) -> ModuleNumber {
-        let file = proc_fs::open_mapped(pid, &mapping.addresses, &mapping.path, |file| {
-            is_mapped(file, mapping)
+    /// The module, and whether there is no more to learn: a file that could not be read just now is asked for again.
+    fn of_file(&mut self, pid: u32, mapping: &Mapping) -> (ModuleNumber, bool) {
+        let answer = self.helper.file(FileRequest {
+            pid,
+            addresses: mapping.addresses.clone(),
+            path: mapping.path.to_vec(),
+            file: mapping.file,
+            build_id: mapping.build_id.as_ref().map(|id| id.as_bytes().to_vec()),
         });
-        let facts = file.as_ref().and_then(ElfFacts::read).unwrap_or_default();
-        let build_id = mapping.build_id.clone().or(facts.build_id);
-        let content_hash = match (&build_id, &file) {
-            (None, Some(file)) => content_hash(file).ok(),
-            _ => None,
+        let is_final = answer.is_some();
+        let file = answer.flatten().unwrap_or_default();
+        let elf = file.elf();
+        let build_id = mapping.build_id.clone().or(elf.build_id);
+        let content_hash = match &build_id {
+            None => file.content_hash,
+            Some(_) => None,
         };
         let identity = match &build_id {
             Some(id) => Identity::BuildId(id.clone()),
@@ -128,44 +132,15 @@ impl Modules {
         let path = String::from_utf8_lossy(&mapping.path);
         let module = Module {
             kind: ModuleKind::Elf,
-            class: facts.class,
-            machine: facts.machine,
+            class: elf.class,
+            machine: elf.machine,
             page_size: self.page_size,
             build_id,
             content_hash,
             path: path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned(),
-            segments: facts.segments,
+            segments: elf.segments,
         };
-        self.add(identity, || module)
-    }
-
-    /// The module of a file that only its path in process `pid` is known of; `None` when it is no ELF file.
-    pub(crate) fn of_path(&mut self, pid: u32, path: &Path) -> Option<ModuleNumber> {
-        let bytes = path.as_os_str().as_bytes();
-        let file = proc_fs::open_mapped(pid, &(0..0), bytes, |_| true)?;
-        let facts = ElfFacts::read(&file)?;
-        let meta = file.metadata().ok()?;
-        let identity = match &facts.build_id {
-            Some(id) => Identity::BuildId(id.clone()),
-            None => Identity::File(device_and_inode(&meta), Rc::from(bytes)),
-        };
-        let (page_size, path) = (self.page_size, path.to_string_lossy().into_owned());
-        Some(self.add(identity, || {
-            Module {
-                kind: ModuleKind::Elf,
-                class: facts.class,
-                machine: facts.machine,
-                page_size,
-                content_hash: facts
-                    .build_id
-                    .is_none()
-                    .then(|| content_hash(&file).ok())
-                    .flatten(),
-                build_id: facts.build_id,
-                path,
-                segments: facts.segments,
-            }
-        }))
+        (self.add(identity, || module), is_final)
     }
 
     /// The kernel proper.
@@ -207,21 +182,4 @@ fn is_anonymous(path: &[u8]) -> bool {
         || path.starts_with(b"//")
         || path.starts_with(b"/dev/zero")
         || path.starts_with(b"/SYSV")
-}
-
-/// Whether a file found at a mapping's path is the one that is mapped: by build ID, else by device and inode.
-fn is_mapped(file: &File, mapping: &Mapping) -> bool {
-    if let Some(id) = &mapping.build_id {
-        return ElfFacts::read(file).is_some_and(|facts| facts.build_id.as_ref() == Some(id));
-    }
-    file.metadata()
-        .is_ok_and(|meta| device_and_inode(&meta) == mapping.file)
-}
-
-fn device_and_inode(meta: &Metadata) -> FileNumber {
-    (
-        rustix::fs::major(meta.dev()),
-        rustix::fs::minor(meta.dev()),
-        meta.ino(),
-    )
 }

@@ -1,15 +1,34 @@
-//! What `/proc` says of processes that were there before the side-band told of them.
+//! What `/proc` says of processes that were there before the side-band told of them. Only the helper may read it.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest text of a process's mappings that is kept, in bytes.
+const MAX_MAPS: usize = 4 << 20;
+
+/// The executable mappings of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Maps {
+    /// In the order of addresses.
+    pub(crate) lines: Vec<MapsLine>,
+    /// All of them are there.
+    pub(crate) is_whole: bool,
+}
+
+impl Maps {
+    /// About how long they are.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.iter().map(|line| 64 + line.path.len()).sum()
+    }
+}
 
 use crate::host::asleep_ns;
 
 /// An executable mapping, as a line of `/proc/PID/maps`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MapsLine {
     /// Addresses.
     pub(crate) addresses: Range<u64>,
@@ -64,16 +83,27 @@ impl MapsLine {
 }
 
 /// The executable mappings of a process.
-pub(crate) fn maps(pid: u32) -> io::Result<Vec<MapsLine>> {
-    let lines = BufReader::new(File::open(format!("/proc/{pid}/maps"))?).split(b'\n');
-    Ok(lines
-        .map_while(Result::ok)
-        .filter_map(|line| MapsLine::parse(&line))
-        .collect())
+pub(crate) fn maps(pid: u32) -> io::Result<Maps> {
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    for line in BufReader::new(File::open(format!("/proc/{pid}/maps"))?).split(b'\n') {
+        let line = line?;
+        bytes += line.len();
+        if bytes > MAX_MAPS {
+            return Ok(Maps {
+                lines,
+                is_whole: false,
+            });
+        }
+        lines.extend(MapsLine::parse(&line));
+    }
+    Ok(Maps {
+        lines,
+        is_whole: true,
+    })
 }
 
 /// What `/proc/PID/stat` and its neighbours say of a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessFacts {
     /// Parent's process ID.
     pub(crate) parent: u32,
@@ -183,41 +213,6 @@ pub(crate) fn pids() -> Vec<u32> {
         .collect()
 }
 
-/// Open the file behind a mapping: the very one that is mapped, or the one at its path if that is the same.
-///
-/// `is_same` looks at a file found by its path. A process may be gone by now, or `map_files` may need a right that
-/// we lack; the path alone proves nothing.
-pub(crate) fn open_mapped(
-    pid: u32,
-    addresses: &Range<u64>,
-    path: &[u8],
-    is_same: impl Fn(&File) -> bool,
-) -> Option<File> {
-    let entry = format!(
-        "/proc/{pid}/map_files/{:x}-{:x}",
-        addresses.start, addresses.end
-    );
-    if let Ok(file) = File::open(entry)
-        && file.metadata().is_ok_and(|meta| meta.is_file())
-    {
-        return Some(file);
-    }
-    let path = OsStr::from_bytes(path.strip_suffix(b" (deleted)").unwrap_or(path));
-    let rooted = format!("/proc/{pid}/root");
-    let candidates = [
-        OsStr::from_bytes(&[rooted.as_bytes(), path.as_bytes()].concat()).to_owned(),
-        path.to_owned(),
-    ];
-    candidates.iter().find_map(|candidate| {
-        // A pipe or device of that name must not be opened: it could block.
-        fs::symlink_metadata(candidate)
-            .ok()
-            .filter(|meta| meta.is_file() || meta.is_symlink())?;
-        fs::metadata(candidate).ok().filter(fs::Metadata::is_file)?;
-        File::open(candidate).ok().filter(&is_same)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,13 +277,12 @@ mod tests {
         assert_eq!(cgroup(""), "");
     }
 
-    /// Check that this process finds its own code and its own file.
+    /// Check that this process finds its own code.
     #[test]
     fn own_process() {
         let pid = std::process::id();
-        let lines = maps(pid).unwrap();
-        let line = lines.iter().find(|line| line.inode != 0).unwrap();
-        assert!(open_mapped(pid, &line.addresses, &line.path, |_| true).is_some());
+        let maps = maps(pid).unwrap();
+        assert!(maps.is_whole && maps.lines.iter().any(|line| line.inode != 0));
         assert_eq!(ProcessFacts::read(pid).unwrap().namespace_pid, pid);
         assert!(pids().contains(&pid));
     }

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use rawstack_bpf::{Change, NewMapping, SideBandEvent};
 
+use crate::helper::{Helper, ProcessAnswer};
 use crate::history::History;
 use crate::jit::Source;
-use crate::proc_fs::{self, ProcessFacts};
 use crate::program::{Mapping, Program};
 
 mod jit;
@@ -18,7 +19,7 @@ pub(crate) use jit::{JitChange, JitProgram};
 /// How long the past is kept behind the last event that was looked at, in nanoseconds.
 const PAST_NS: u64 = 2_000_000_000;
 /// How often a process is asked for its cgroup while it is sampled, in nanoseconds.
-const CGROUP_NS: u64 = 1_000_000_000;
+const CGROUP_NS: u64 = 2_000_000_000;
 
 /// What may change of a process while it lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +85,7 @@ pub(crate) struct Thread {
 /// All processes that have been told of or asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
+    helper: Rc<Helper>,
     processes: HashMap<u32, Process>,
     threads: HashMap<u32, Thread>,
     /// Ended processes and threads in the order of their ends.
@@ -98,6 +100,14 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
+    /// None yet.
+    pub(crate) fn new(helper: Rc<Helper>) -> Self {
+        Self {
+            helper,
+            ..Self::default()
+        }
+    }
+
     /// Take in what the side-band told.
     pub(crate) fn apply(&mut self, event: SideBandEvent) {
         let time = event.time_ns;
@@ -237,15 +247,11 @@ impl Processes {
         self.ended.push_back((time_ns, tid));
     }
 
-    /// The process, read from `/proc` when it is not known.
+    /// The process, asked for when it is not known.
     pub(crate) fn process(&mut self, pid: u32) -> &Process {
-        if self
-            .processes
-            .get(&pid)
-            .is_none_or(|process| process.programs.is_empty())
-        {
-            let process = self.read(pid);
-            self.processes.insert(pid, process);
+        if !self.is_known(pid) {
+            let answer = self.helper.process(pid).unwrap_or_default();
+            self.insert(pid, answer);
         }
         // SANITY: just inserted, where it was not there
         self.processes
@@ -253,15 +259,19 @@ impl Processes {
             .expect("a process that was just read")
     }
 
-    fn read(&mut self, pid: u32) -> Process {
-        let facts = ProcessFacts::read(pid).unwrap_or_default();
+    fn is_known(&self, pid: u32) -> bool {
+        let process = self.processes.get(&pid);
+        process.is_some_and(|process| !process.programs.is_empty())
+    }
+
+    fn insert(&mut self, pid: u32, answer: ProcessAnswer) {
+        let ProcessAnswer { facts, maps } = answer;
         let mut program = self.next_program(0);
-        let lines = proc_fs::maps(pid);
-        program.is_whole = lines.is_ok();
-        for line in lines.unwrap_or_default() {
+        program.is_whole = maps.is_whole;
+        for line in maps.lines {
             program.map(Mapping::from_maps(line), 0);
         }
-        Process {
+        let process = Process {
             parent: facts.parent,
             namespace_pid: facts.namespace_pid,
             start_ns: facts.start_ns,
@@ -274,7 +284,8 @@ impl Processes {
             ),
             programs: vec![program],
             ..Process::default()
-        }
+        };
+        self.processes.insert(pid, process);
     }
 
     /// Complete a process that only the side-band told of by what `/proc` knows, if it still lives; and see whether it
@@ -288,20 +299,18 @@ impl Processes {
         }
         let is_first = process.cgroup_ns == 0;
         process.cgroup_ns = time_ns;
-        let mut cgroup = None;
-        if process.namespace_pid == 0
-            && let Ok(facts) = ProcessFacts::read(pid)
-        {
+        let Some(facts) = self.helper.facts(pid) else {
+            return;
+        };
+        if process.namespace_pid == 0 {
             process.namespace_pid = facts.namespace_pid;
-            cgroup = Some(facts.cgroup);
-            // By now the parent may be gone, and another have taken its place.
-            if process.parent == 0 {
-                process.parent = facts.parent;
-            }
         }
-        let now = process.names.now();
-        let cgroup = cgroup.or_else(|| proc_fs::cgroup_of(pid));
-        if let Some(cgroup) = cgroup.filter(|cgroup| *cgroup != now.cgroup) {
+        // By now the parent may be gone, and another have taken its place.
+        if process.parent == 0 {
+            process.parent = facts.parent;
+        }
+        let (cgroup, now) = (facts.cgroup, process.names.now());
+        if cgroup != now.cgroup {
             let comm = now.comm.clone();
             if is_first {
                 // Up to now its parent's stood in for its own.
@@ -316,7 +325,7 @@ impl Processes {
     /// The thread, read from `/proc` when it is not known.
     pub(crate) fn thread(&mut self, pid: u32, tid: u32) -> &Thread {
         self.threads.entry(tid).or_insert_with(|| {
-            let comm = proc_fs::thread_name(pid, tid).unwrap_or_default();
+            let comm = self.helper.thread_name(pid, tid).unwrap_or_default();
             Thread {
                 pid,
                 name: History::new(0, comm),
@@ -348,9 +357,10 @@ impl Processes {
 
     /// Read all that runs now.
     pub(crate) fn read_all(&mut self) {
-        for pid in proc_fs::pids() {
-            self.process(pid);
-        }
+        let mut pids = self.helper.pids();
+        pids.retain(|&pid| !self.is_known(pid));
+        let helper = Rc::clone(&self.helper);
+        helper.processes(&pids, |pid, answer| self.insert(pid, answer));
     }
 
     /// Events were lost: what lives is read anew when it is next asked for.

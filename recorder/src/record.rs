@@ -1,24 +1,26 @@
 //! The start of a recording: everything in the right order, so that nothing is missed and nothing is left behind.
 
+use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{
-    Config, Counter, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
-};
+use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
 use rawstack_format::Counters;
-use rawstack_format::record::{Event as EventRow, Mode, Recording};
+use rawstack_format::record::{Mode, Recording};
 use rustix::param::page_size;
 
 use crate::assembler::Assembler;
 use crate::budget::Budget;
 use crate::error::{Error, Result};
+use crate::event::Events;
+use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::jit::Tracker;
 use crate::kernel::{self, KernelMap};
-use crate::options::{Growth, Options, Rate, UserStacks};
+use crate::options::{Growth, Options, UserStacks};
 use crate::output::Output;
+use crate::privilege;
 use crate::runs::Runs;
 use crate::session::Session;
 use crate::summary::Summary;
@@ -26,8 +28,6 @@ use crate::target::TargetSet;
 use crate::wake::Waker;
 use crate::world::World;
 
-/// The kernel's own limit of `cpu-clock`, in nanoseconds.
-const LEAST_PERIOD: u64 = 10_000;
 /// Threads that can owe a user half at once.
 const MAX_THREADS: u32 = 256 << 10;
 
@@ -71,15 +71,25 @@ pub fn record(options: &Options) -> Result<Summary> {
     if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
+    // Ahead of all else, so that it shares nothing with this process.
+    let helper = Helper::start()?;
     let kernel_reader = thread::spawn(KernelMap::read);
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
     let targets = TargetSet::find(&options.targets, &cpus)?;
+    let events = Events::find(&options.events, options.rate)?;
+    if !options.quiet {
+        for note in &events.notes {
+            eprintln!("rawstack-record: {note}");
+        }
+    }
     // Ahead of the command, so that even what runs before it becomes the command is told of.
     let host = Host {
+        helper: Rc::new(helper),
         side_band: SideBand::open(&cpus)?,
         cpus,
         targets,
+        events,
         mode,
         mode_reason,
     };
@@ -92,9 +102,11 @@ pub fn record(options: &Options) -> Result<Summary> {
 /// What is known of the host before anything is started.
 #[derive(Debug)]
 struct Host {
+    helper: Rc<Helper>,
     side_band: SideBand,
     cpus: Vec<u32>,
     targets: TargetSet,
+    events: Events,
     mode: Capture,
     mode_reason: String,
 }
@@ -106,16 +118,17 @@ fn run(
     kernel_reader: KernelReader,
 ) -> Result<Summary> {
     let Host {
+        helper,
         side_band,
         cpus,
         targets,
+        events,
         mode,
         mode_reason,
     } = host;
-    let period = clock_period(options)?;
     let mut room = Room::default();
     let budget = Budget::of(options.max_memory);
-    let config = config(options, mode, &targets, period, &budget);
+    let config = config(options, mode, &targets, &events, &budget);
     let mut programs = Programs::load(&mut room, &config)?;
     programs.attach()?;
     targets.add(&programs)?;
@@ -130,9 +143,9 @@ fn run(
         start_ns,
         start_wall_ns: wall_ns(),
         writer: concat!("rawstack-record ", env!("CARGO_PKG_VERSION")).to_owned(),
-        events: vec![event_row(options.rate, period)],
+        events: events.rows,
         options: options.given.clone(),
-        host: facts(cpus.len(), kernel::build_id().as_ref()),
+        host: facts(cpus.len(), kernel::build_id().as_ref(), &events.notes),
         labels: options.labels.clone(),
         ..Recording::default()
     };
@@ -143,25 +156,37 @@ fn run(
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
     let holds_waiting = output.is_flight();
-    let assembler = Assembler::new(World::new(map, page), budget.tables, holds_waiting);
+    let jit = Tracker::new(&helper);
+    let world = World::new(helper, map, page);
+    let assembler = Assembler::new(world, budget.tables, holds_waiting);
     let mut session = Session {
         options,
         stream,
         side_band,
         output,
         assembler,
-        jit: Tracker::new(),
+        jit,
         recording,
         start_ns,
         counters: Counters::default(),
         run_rows: Vec::new(),
         is_full: false,
     };
+    // Later archives and runs are still made by this process itself.
+    if options.runs == 1 && matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_)) {
+        privilege::give_up().map_err(|error| Error::System {
+            action: "give up privileges",
+            error,
+        })?;
+    }
     session.begin(first_run)?;
     session.read_until_end(&mut waker, start, runs, |runs| {
         add_command(options, runs, &programs)
     })?;
     programs.stop()?;
+    while programs.send_unended()? {
+        session.turn()?;
+    }
     session.settle(&mut waker)?;
     session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
 }
@@ -170,57 +195,19 @@ fn config(
     options: &Options,
     mode: Capture,
     targets: &TargetSet,
-    period: u64,
+    events: &Events,
     budget: &Budget,
 ) -> Config {
     Config {
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
-        events: vec![Source {
-            name: "cpu-clock".to_owned(),
-            origin: Origin::Counter(Counter::cpu_clock(period)),
-        }],
         targets: targets.wanted.clone(),
+        events: events.sources.clone(),
+        off_cpu: events.off_cpu,
         ring_bytes: budget.ring_bytes,
         wakeup_bytes: u64::from(budget.ring_bytes / 8),
         max_threads: MAX_THREADS,
-    }
-}
-
-/// Nanoseconds between two ticks of the clock.
-fn clock_period(options: &Options) -> Result<u64> {
-    if let Some(event) = options
-        .events
-        .iter()
-        .find(|event| event.name != "cpu-clock")
-    {
-        return Err(Error::Option {
-            option: "--event",
-            why: format!("event {event} is not known"),
-            cure: "this version samples cpu-clock",
-        });
-    }
-    match options.rate {
-        Rate::Period(period) if period < LEAST_PERIOD => Err(Error::Option {
-            option: "--period",
-            why: format!("{period} ns is too short"),
-            cure: "give 10000 or more",
-        }),
-        Rate::Period(period) => Ok(period),
-        Rate::Frequency(hz) => Ok(1_000_000_000 / hz),
-    }
-}
-
-fn event_row(rate: Rate, period: u64) -> EventRow {
-    EventRow {
-        name: "cpu-clock".to_owned(),
-        unit: "ns".to_owned(),
-        period,
-        frequency: match rate {
-            Rate::Frequency(hz) => hz,
-            Rate::Period(_) => 0,
-        },
     }
 }
 

@@ -10,7 +10,7 @@ use crate::assembler::Assembler;
 use crate::error::Result;
 use crate::host::monotonic_ns;
 use crate::jit::Tracker;
-use crate::options::{Options, Rate};
+use crate::options::Options;
 use crate::output::Output;
 use crate::runs::Runs;
 use crate::target::process_of;
@@ -66,7 +66,8 @@ impl Session<'_> {
     }
 
     /// Read what waits. Whether that was all.
-    fn turn(&mut self) -> Result<bool> {
+    pub(crate) fn turn(&mut self) -> Result<bool> {
+        let was_full = self.is_full;
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -79,9 +80,13 @@ impl Session<'_> {
                 _ => {}
             });
             self.send_cuts()?;
+            self.rotate_if_due()?;
             if events == 0 {
                 self.read_jit_maps()?;
                 return Ok(true);
+            }
+            if self.is_full && !was_full {
+                return Ok(false);
             }
         }
         self.read_jit_maps()?;
@@ -215,19 +220,5 @@ impl Session<'_> {
 
     fn is_owed(&self) -> bool {
         self.assembler.owed().next().is_some()
-    }
-}
-
-/// The events and how often each is sampled, for people.
-fn rate(options: &Options) -> String {
-    let names: Vec<_> = options
-        .events
-        .iter()
-        .map(|event| event.name.as_str())
-        .collect();
-    let names = names.join(", ");
-    match options.rate {
-        Rate::Period(period) => format!("{names} every {period}"),
-        Rate::Frequency(hz) => format!("{names} at {hz} Hz"),
     }
 }

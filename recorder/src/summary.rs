@@ -39,6 +39,8 @@ pub struct Summary {
     pub modules: usize,
     /// Paths of those that are files and have no build ID.
     pub without_build_id: Vec<String>,
+    /// What of other processes could not be read, and why; empty for nothing.
+    pub unread: String,
     /// The kernel hid its addresses.
     pub kernel_hidden: bool,
     /// JIT maps of processes.
@@ -217,6 +219,9 @@ impl Display for Summary {
             grouped(self.threads)
         )?;
         writeln!(f, "modules     {}", self.modules())?;
+        if !self.unread.is_empty() {
+            writeln!(f, "unread      {}", self.unread)?;
+        }
         if self.kernel_hidden {
             writeln!(
                 f,

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::rc::Rc;
 
-use blazesym::normalize::{Normalizer, UserMeta};
 use hashbrown::HashMap;
 use rawstack_format::id::{Addr, FileOffset};
-use rawstack_format::record::{FrameKind, ModuleKind, Segment};
+use rawstack_format::record::{FrameKind, ModuleKind};
 
+use crate::helper::Helper;
 use crate::kernel::{KernelMap, Place};
 use crate::module::{ModuleNumber, Modules};
 use crate::process::Processes;
@@ -36,7 +36,8 @@ pub(crate) struct World {
     pub(crate) modules: Modules,
     /// The kernel.
     pub(crate) kernel: KernelMap,
-    normalizer: Normalizer,
+    /// Who reads what belongs to others.
+    pub(crate) helper: Rc<Helper>,
     /// Answers for addresses that no mapping covers, by program and page.
     strays: HashMap<(u32, u64), Option<(ModuleNumber, u64)>>,
 }
@@ -51,15 +52,12 @@ impl fmt::Debug for World {
 
 impl World {
     /// Nothing known yet but the kernel. `page_size` in bytes.
-    pub(crate) fn new(kernel: KernelMap, page_size: u32) -> Self {
+    pub(crate) fn new(helper: Rc<Helper>, kernel: KernelMap, page_size: u32) -> Self {
         Self {
-            processes: Processes::default(),
-            modules: Modules::new(page_size),
+            processes: Processes::new(Rc::clone(&helper)),
+            modules: Modules::new(Rc::clone(&helper), page_size),
             kernel,
-            normalizer: Normalizer::builder()
-                .enable_vma_caching(false)
-                .enable_build_ids(false)
-                .build(),
+            helper,
             strays: HashMap::new(),
         }
     }
@@ -96,16 +94,12 @@ impl World {
             };
         };
         let module = self.modules.of_mapping(pid, &mapping);
-        let in_file = address
-            .wrapping_sub(mapping.addresses.start)
-            .wrapping_add(mapping.offset);
-        let offset = match self.modules.get(module).map(|module| module.kind) {
-            Some(ModuleKind::Anonymous) => {
-                self.processes.mark_jit(pid);
-                address
-            }
-            _ => in_file,
-        };
+        let kind = self.modules.get(module).map(|module| module.kind);
+        // Pages of the kernel's own making have names in brackets.
+        if kind == Some(ModuleKind::Anonymous) && !mapping.path.starts_with(b"[") {
+            self.processes.mark_jit(pid);
+        }
+        let offset = self.offset(module, &mapping, address);
         UserPlace {
             module: Some((module, offset)),
             mapping: Some(mapping),
@@ -134,23 +128,19 @@ impl World {
     }
 
     fn normalize(&mut self, pid: u32, address: u64) -> Option<(ModuleNumber, u64)> {
-        let output = self
-            .normalizer
-            .normalize_user_addrs(pid.into(), &[address])
-            .ok()?;
-        let &(offset, meta) = output.outputs.first()?;
-        let UserMeta::Elf(elf) = output.meta.get(meta)? else {
-            return None;
-        };
-        let module = self.modules.of_path(pid, &elf.path)?;
-        // Data is mapped from files, too, and code without frame pointers keeps its address in that register.
-        let is_code = |segment: &Segment| {
-            offset
-                .checked_sub(segment.offset.0)
-                .is_some_and(|within| within < segment.file_size)
-        };
-        let segments = &self.modules.get(module)?.segments;
-        segments.iter().any(is_code).then_some((module, offset))
+        let mapping = Mapping::from_maps(self.helper.mapping(pid, address)?);
+        let module = self.modules.of_mapping(pid, &mapping);
+        Some((module, self.offset(module, &mapping, address)))
+    }
+
+    /// The offset of an address in the module that is mapped there.
+    fn offset(&self, module: ModuleNumber, mapping: &Mapping, address: u64) -> u64 {
+        match self.modules.get(module).map(|module| module.kind) {
+            Some(ModuleKind::Anonymous) => address,
+            _ => address
+                .wrapping_sub(mapping.addresses.start)
+                .wrapping_add(mapping.offset),
+        }
     }
 
     /// The row of a kernel address.

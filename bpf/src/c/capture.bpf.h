@@ -43,10 +43,14 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
-/* Counters and IDs: one writer a CPU and level. */
+/*
+ * Counters and IDs, by CPU: one writer a CPU and level. Mapped by user space, which so can read it with no capability
+ * left. Who loads this may make it as short as the host has CPUs; on a CPU beyond it nothing is captured.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1024);
 	__type(key, __u32);
 	__type(value, struct cpu_state);
 } cpu_states SEC(".maps");
@@ -90,13 +94,14 @@ enum capture_how {
 struct capture_request {
 	__u64 weight;
 	__u32 event;
+	__u32 at; /* AT_* bits */
 };
 
 static __always_inline struct cpu_state *this_cpu_state(void)
 {
-	__u32 zero = 0;
+	__u32 cpu = bpf_get_smp_processor_id();
 
-	return bpf_map_lookup_elem(&cpu_states, &zero);
+	return bpf_map_lookup_elem(&cpu_states, &cpu);
 }
 
 static __always_inline void count_loss(struct cpu_state *cpu, __u32 reason, __u64 now)
@@ -110,6 +115,13 @@ static __always_inline void count_loss(struct cpu_state *cpu, __u32 reason, __u6
 		loss->from_ns = now;
 	loss->to_ns = now;
 	__sync_fetch_and_add(&loss->count, 1);
+}
+
+/* A sample is lost before it had a number. */
+static __always_inline void count_unnumbered(struct cpu_state *cpu, __u32 reason)
+{
+	__sync_fetch_and_add(&cpu->unnumbered, 1);
+	count_loss(cpu, reason, bpf_ktime_get_ns());
 }
 
 /* Wake the reader once when the threshold is passed: it then empties the buffer, however much has come by then. */
@@ -228,11 +240,15 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 	}
 	begin_user(&e->head, slot, tid, STATE_FAULTED);
 	/* Another stack pointer: sigreturn or ptrace put other registers there, the stack of the tick is gone. */
-	if (start_walk(&walk, task) && walk.sp == slot->sp) {
-		walk_user(&walk, e->frames, MAX_USER_FRAMES, false);
+	if (start_walk(&walk, task) && (walk.sp == slot->sp || slot->at & AT_PROBE)) {
+		walk.ip = slot->ip;
+		walk.sp = slot->sp;
+		walk.fp = slot->fp;
+		walk.extra = slot->at & AT_ENTRY;
+		find_uprobes(&walk, task);
+		walk_user(&walk, e->frames, MAX_USER_FRAMES, slot->at & AT_ENTRY, false);
 		if (walk.end == WALK_FAULT && fetch)
 			return 1;
-		repair_uretprobes(task, &walk, e->frames);
 		e->head.state = walk_state(&walk);
 		e->head.user_depth = walk_depth(&walk);
 		e->head.n_user = walk.kept;
@@ -297,17 +313,17 @@ static __always_inline struct slot *slot_of(struct cpu_state *cpu, struct task_s
 }
 
 /*
- * Hook the return to user space for e->id, or find the ID that already did. False when neither could be done: then
- * the user half must be taken here and now.
+ * Hook the return of `task`, whose event this is, to user space for e->id, or find the ID that already did. It is the
+ * current task, or one that does not run. False when neither could be done: then the user half must be taken here and
+ * now.
  */
-static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e)
+static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e, struct task_struct *task)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct slot *slot = slot_of(cpu, task, e->pid, e->tid);
 	struct walk walk = {};
 	long err;
 
-	if (!slot || !start_walk(&walk, task))
+	if (!slot || !read_registers(&walk, (struct pt_regs *)bpf_task_pt_regs(task)))
 		return false;
 	/*
 	 * A tick must not settle what is owed: it may interrupt the very code that does. If the task executes another
@@ -323,7 +339,10 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e)
 	if (!err) {
 		slot->owner = e->id;
 		slot->exec_id = task->self_exec_id;
+		slot->ip = walk.ip;
 		slot->sp = walk.sp;
+		slot->fp = walk.fp;
+		slot->at = e->at;
 		slot->done = 0;
 	}
 	barrier();
@@ -339,8 +358,9 @@ share:
 	return true;
 }
 
-/* Take the user half at once, into the frames behind the kernel's. */
-static __always_inline void take_user_now(struct tick_event *e, struct task_struct *task, const bool plain)
+/* Take the user half of the current task at once, `room` frames of it, into those behind the kernel's. */
+static __always_inline void take_user_now(struct tick_event *e, struct task_struct *task, const __u32 room,
+					  const bool plain)
 {
 	struct walk walk = {};
 	__u32 first = e->n_kernel;
@@ -348,24 +368,28 @@ static __always_inline void take_user_now(struct tick_event *e, struct task_stru
 	e->state = STATE_FAULTED;
 	if (first > MAX_KERNEL_FRAMES || !start_walk(&walk, task))
 		return;
-	walk_user(&walk, &e->frames[first], MAX_USER_FRAMES, plain);
+	walk.extra = e->at & AT_ENTRY;
+	find_uprobes(&walk, task);
+	walk_user(&walk, &e->frames[first], room, e->at & AT_ENTRY, plain);
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
 	e->user_depth = walk_depth(&walk);
 }
 
-static __always_inline void take_kernel(void *ctx, struct tick_event *e)
+/* Say how much of e->frames is the kernel half; `size` in bytes. */
+static __always_inline void keep_kernel(struct tick_event *e, long size)
 {
-	long size;
-
-	if (!capture_cfg.kernel_stacks)
-		return;
-	size = bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
 	if (size <= 0) /* the tick came in user mode */
 		return;
 	e->n_kernel = size / sizeof(__u64);
 	if (e->n_kernel >= capture_cfg.max_kernel_frames)
 		e->flags |= TICK_KERNEL_CUT;
+}
+
+static __always_inline void take_kernel(void *ctx, struct tick_event *e)
+{
+	if (capture_cfg.kernel_stacks)
+		keep_kernel(e, bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
 }
 
 /* A thread that never runs in user space has no user half: it is complete without. */
@@ -380,12 +404,12 @@ static __always_inline bool has_user_half(struct task_struct *task, const enum c
 }
 
 /*
- * Whether the tick interrupted user code, whose stack a uretprobe has not changed. Then the task is about to return to
- * user space anyway: what the tick can see whole, it may as well take, and spare the hook on the return.
+ * Whether the tick interrupted user code. Then the task is about to return to user space anyway: what the tick can see
+ * whole, it may as well take, and spare the hook on the return.
  */
-static __always_inline bool in_user_code(struct tick_event *e, struct task_struct *task)
+static __always_inline bool in_user_code(struct tick_event *e)
 {
-	return capture_cfg.kernel_stacks && !e->n_kernel && !BPF_CORE_READ(task, utask, return_instances);
+	return e->at & AT_PROBE || (capture_cfg.kernel_stacks && !e->n_kernel);
 }
 
 static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, const enum capture_how how)
@@ -393,7 +417,7 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
 	bool at_once = how != CAPTURE_DEFERRED || exiting;
-	bool try_first = !at_once && in_user_code(e, task);
+	bool try_first = !at_once && in_user_code(e);
 
 	if (!has_user_half(task, how)) {
 		/* An exiting thread lost its memory already. */
@@ -401,12 +425,12 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 			e->state = STATE_EXITED;
 		goto out;
 	}
-	if (!at_once && !try_first && defer_user(cpu, e))
+	if (!at_once && !try_first && defer_user(cpu, e, bpf_get_current_task_btf()))
 		return;
-	take_user_now(e, task, how == CAPTURE_PLAIN);
+	take_user_now(e, task, MAX_USER_FRAMES, how == CAPTURE_PLAIN);
 	if (exiting)
 		e->state = STATE_EXITED;
-	else if (try_first && e->state == STATE_FAULTED && defer_user(cpu, e))
+	else if (try_first && e->state == STATE_FAULTED && defer_user(cpu, e, bpf_get_current_task_btf()))
 		return;
 	else if (how == CAPTURE_DEFERRED && (!try_first || e->state == STATE_FAULTED))
 		e->state = STATE_SCHEDULE_FAILED;
@@ -429,16 +453,10 @@ static __always_inline void send_tick(struct cpu_state *cpu, struct tick_event *
 		count_loss(cpu, output_failure(size), e->time_ns);
 }
 
-/* Reserve an ID and take what can be taken at `level`, which is ours. */
-static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 level,
-					const struct capture_request *request, const enum capture_how how)
+/* Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has no stack yet. */
+static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struct tick_event *e, __u64 task,
+				       const struct capture_request *request)
 {
-	__u32 key = level; /* a copy: the verifier forgets what it knows of a variable whose address was taken */
-	struct tick_event *e = bpf_map_lookup_elem(&tick_scratch, &key);
-	__u64 task = bpf_get_current_pid_tgid();
-
-	if (!e || level >= LEVELS)
-		return 0;
 	e->cpu = bpf_get_smp_processor_id();
 	e->id = (__u64)e->cpu << 48 | (__u64)level << 44 | ++cpu->next[level];
 	e->owner = e->id;
@@ -453,7 +471,19 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	e->user_depth = 0;
 	e->n_kernel = 0;
 	e->n_user = 0;
-	e->pad = 0;
+	e->at = request->at;
+}
+
+/* Reserve an ID and take what can be taken at `level`, which is ours. */
+static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 level,
+					const struct capture_request *request, const enum capture_how how)
+{
+	__u32 key = level; /* a copy: the verifier forgets what it knows of a variable whose address was taken */
+	struct tick_event *e = bpf_map_lookup_elem(&tick_scratch, &key);
+
+	if (!e || level >= LEVELS)
+		return 0;
+	begin_tick(cpu, level, e, bpf_get_current_pid_tgid(), request);
 	take_kernel(ctx, e);
 	take_user_half(cpu, e, how);
 	send_tick(cpu, e);
@@ -499,8 +529,7 @@ static __always_inline __u64 capture_reserve(void *ctx, const struct capture_req
 		id = reserve_at(ctx, cpu, level, request, how);
 		cpu->busy[level] = 0;
 	} else {
-		__sync_fetch_and_add(&cpu->unnumbered, 1);
-		count_loss(cpu, DROP_CONTENDED, bpf_ktime_get_ns());
+		count_unnumbered(cpu, DROP_CONTENDED);
 	}
 out:
 	if (how == CAPTURE_DEFERRED)

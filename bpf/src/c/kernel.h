@@ -31,7 +31,7 @@ enum {
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
-enum { BPF_F_NO_PREALLOC = 1 };
+enum { BPF_F_NO_PREALLOC = 1, BPF_F_MMAPABLE = 1024 };
 enum { BPF_F_USER_STACK = 256 };
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 enum { BPF_RB_AVAIL_DATA = 0 };
@@ -57,11 +57,29 @@ struct bpf_map {
 	__u32 id;
 };
 
-struct mm_struct;
+/* Its page holds the code that a uretprobe returns to, and instructions that uprobes execute elsewhere. */
+struct xol_area {
+	unsigned long vaddr;
+};
 
-struct return_instance;
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+};
+
+/* A return address that a uretprobe replaced. Innermost first. */
+struct return_instance {
+	unsigned long stack;
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
+};
 
 struct uprobe_task {
+	unsigned long vaddr;
+	unsigned long xol_vaddr;
 	struct return_instance *return_instances;
 };
 
@@ -107,8 +125,24 @@ struct cgrp_cset_link {
 	struct list_head cgrp_link;
 };
 
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+/* Where tasks that do not run say why not, before 5.14. */
+struct task_struct___before_5_14 {
+	long state;
+};
+
 struct task_struct {
 	unsigned int flags;
+	unsigned int __state;
+	int on_cpu;
+	int wake_cpu; /* of a task that does not run: where it last did */
+	unsigned long nvcsw;
+	unsigned long nivcsw;
 	int pid;
 	int tgid;
 	__u64 start_time;

@@ -13,6 +13,7 @@ struct slot *unused_slot;
 
 #include "targets.bpf.h"
 #include "ticks.bpf.h"
+#include "offcpu.bpf.h"
 
 DEFINE_CAPTURE_HOOKS()
 

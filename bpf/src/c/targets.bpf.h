@@ -96,9 +96,9 @@ static __always_inline bool on_target_cpu(__u32 cpu)
  * The address of the task's cgroup in the hierarchy of this number, through the links that every set of cgroups has:
  * hierarchies without a controller (name=systemd) are found as all others are. Not static: gone through once.
  */
-__noinline __u64 linked_cgroup(__u32 hierarchy)
+__noinline __u64 linked_cgroup(__u64 task_address, __u32 hierarchy)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *task = (struct task_struct *)task_address;
 	struct css_set *set = BPF_CORE_READ(task, cgroups);
 	__u64 to_entry = bpf_core_field_offset(struct cgrp_cset_link, cgrp_link);
 	__u64 head = (__u64)set + bpf_core_field_offset(struct css_set, cgrp_links);
@@ -136,10 +136,10 @@ static __always_inline __u64 ancestor_id(struct cgroup *cgroup, __u32 level)
 	return id;
 }
 
-/* Whether the current task is in a wanted cgroup, or below one. Not static: gone through once. */
-__noinline int in_target_cgroup(void)
+/* Whether the task is in a wanted cgroup, or below one. Not static: gone through once. */
+__noinline int in_target_cgroup(__u64 task_address)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct task_struct *task = (struct task_struct *)task_address;
 	struct cgroup_key key = {};
 	struct cgroup *cgroup;
 	__u32 i;
@@ -147,7 +147,7 @@ __noinline int in_target_cgroup(void)
 	for (i = 0; i < MAX_CGROUP_LEVELS && i < target_cfg.n_cgroup_levels; i++) {
 		key.hierarchy = target_cfg.cgroup_levels[i].hierarchy;
 		if (key.hierarchy)
-			cgroup = (struct cgroup *)linked_cgroup(key.hierarchy);
+			cgroup = (struct cgroup *)linked_cgroup(task_address, key.hierarchy);
 		else
 			cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp);
 		if (!cgroup)
@@ -166,7 +166,19 @@ static __always_inline bool wanted(void)
 
 	if (!on_target_cpu(bpf_get_smp_processor_id()) || !is_target(task >> 32, task))
 		return false;
-	return !target_cfg.n_cgroup_levels || in_target_cgroup();
+	return !target_cfg.n_cgroup_levels || in_target_cgroup(bpf_get_current_task());
+}
+
+/* The same of a task at this address that does not run, on the CPU where it last did. */
+static __always_inline bool wanted_task(__u64 address)
+{
+	struct task_struct *task = (struct task_struct *)address;
+
+	if (!on_target_cpu(BPF_CORE_READ(task, wake_cpu)))
+		return false;
+	if (!is_target(BPF_CORE_READ(task, tgid), BPF_CORE_READ(task, pid)))
+		return false;
+	return !target_cfg.n_cgroup_levels || in_target_cgroup(address);
 }
 
 static __always_inline void add_target(void *map, __u32 id)

@@ -64,6 +64,8 @@ static __always_inline void take_hit(void *ctx, const enum event_kind kind, cons
 	cookie = cookie_of(ctx, kind);
 	request.weight = hit_weight(cookie);
 	request.event = cookie & COOKIE_EVENT;
+	if (kind == KIND_PROBE) /* the same bits, lower */
+		request.at = cookie >> COOKIE_AT_SHIFT & (AT_ENTRY | AT_PROBE);
 	if (request.weight)
 		capture_reserve(ctx, &request, how);
 }

@@ -15,17 +15,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_setfl, fstat, openat, openat2,
-};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
 use rustix::io::Errno;
 
 use super::request::{FileId, Piece, Refusal, Request, Source};
 use crate::host::{asleep_ns, monotonic_ns, wall_ns};
+use crate::mapped_file::reopen;
 use crate::proc_fs::{ProcessFacts, Status};
 
 /// Roots of processes that are held open, so that a file is reached when the process has just ended.
-const MAX_HELD: usize = 256;
+pub(crate) const MAX_HELD: usize = 256;
 /// How far two clocks may tell the start of one process apart: it is told in hundredths of a second.
 const START_SLACK_NS: u64 = 50_000_000;
 /// How much older than its program a file may seem: file times are coarse.
@@ -153,32 +152,14 @@ fn open(held: &Held, source: &Source) -> Result<File, Refusal> {
     };
     let path = Path::new(OsStr::from_bytes(&path));
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let at = |flags| {
-        openat2(
-            &held.root,
-            path,
-            flags | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        )
-        .map_err(refusal_of)
-    };
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat2(&held.root, path, flags, Mode::empty(), resolve).map_err(refusal_of)?;
     // Looked at before it is opened: opening alone may block, or do something, where it is no regular file.
-    let place = at(OFlags::PATH | OFlags::NOFOLLOW)?;
-    let facts = fstat(&place).map_err(|_| Refusal::Unreadable)?;
-    match FileType::from_raw_mode(facts.st_mode) {
-        FileType::RegularFile => {}
-        FileType::Symlink => return Err(Refusal::Link),
-        _ => return Err(Refusal::NotRegular),
+    let facts = fstat(&found).map_err(|_| Refusal::Unreadable)?;
+    if FileType::from_raw_mode(facts.st_mode).is_symlink() {
+        return Err(Refusal::Link);
     }
-    let quiet = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
-    let file = at(OFlags::RDONLY | quiet)?;
-    let opened = fstat(&file).map_err(|_| Refusal::Unreadable)?;
-    if FileType::from_raw_mode(opened.st_mode) != FileType::RegularFile {
-        return Err(Refusal::NotRegular);
-    }
-    fcntl_setfl(&file, OFlags::empty()).map_err(|_| Refusal::Unreadable)?;
-    Ok(File::from(file))
+    reopen(&found).ok_or(Refusal::NotRegular)
 }
 
 /// Whether the file is the process's own, and of this program.

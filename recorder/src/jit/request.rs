@@ -1,7 +1,9 @@
 //! Question and answer about one file of one process: plain data, so that either can go through a pipe.
 
+use serde::{Deserialize, Serialize};
+
 /// Which file of the process.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Source {
     /// `/tmp/perf-PID.map`, with the process ID of its own namespace.
     PerfMap,
@@ -28,7 +30,7 @@ impl Source {
 }
 
 /// What tells a file from another at the same path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct FileId {
     /// Device.
     pub(crate) device: u64,
@@ -37,7 +39,7 @@ pub(crate) struct FileId {
 }
 
 /// What is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Request {
     /// Process.
     pub(crate) pid: u32,
@@ -58,7 +60,7 @@ pub(crate) struct Request {
 }
 
 /// What was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Piece {
     /// The file.
     pub(crate) file: FileId,
@@ -73,7 +75,7 @@ pub(crate) struct Piece {
 }
 
 /// Why nothing was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
     /// There is no such file (yet).

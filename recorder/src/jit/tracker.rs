@@ -8,18 +8,16 @@ use hashbrown::HashMap;
 use rawstack_format::record::{JitMap, Record};
 
 use super::counts::JitCounts;
-use super::files::Files;
 use super::request::{Refusal, Source};
 use super::track::Track;
 use super::worker::{Answer, Worker};
+use crate::helper::{Helper, JitReader};
 use crate::process::{JitChange, JitProgram, Processes};
 
-/// How long a file may take to give a piece.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a piece may take to come. Whoever reads has a deadline of its own, far below.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long all that is left may take at the end.
 const LAST: Duration = Duration::from_secs(1);
-/// Readers that may be left waiting for a file that does not answer; then no more maps are read.
-const MOST_STUCK: u32 = 4;
 /// Bytes that are kept of all files.
 const TOTAL_MOST: u64 = 2 << 30;
 /// Processes that are followed at once, and jitdumps of one.
@@ -53,7 +51,6 @@ impl Tracked {
 pub(crate) struct Tracker {
     /// None: no more maps can be read.
     worker: Option<Worker>,
-    stuck: u32,
     tracked: HashMap<u32, Tracked>,
     queue: VecDeque<(u32, usize)>,
     /// What is being read, since when nothing came. An index of none: nobody wants it any more.
@@ -64,11 +61,13 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    /// No process known yet.
-    pub(crate) fn new() -> Self {
+    /// No process known yet. Its questions go to a worker of their own of `helper`.
+    pub(crate) fn new(helper: &Helper) -> Self {
+        let connection = helper.connect().ok();
+        let reader = connection.map(JitReader::new);
+        let worker = reader.and_then(|reader| Worker::start(Box::new(reader)));
         Self {
-            worker: Worker::start(Box::new(Files::new())),
-            stuck: 0,
+            worker,
             tracked: HashMap::new(),
             queue: VecDeque::new(),
             running: None,
@@ -287,18 +286,14 @@ impl Tracker {
         }
     }
 
-    /// A file does not answer. Its reader is left behind: nothing can be done about a thread that waits in the kernel.
+    /// Nothing comes from the thread any more: there will be no more maps.
     fn give_up(&mut self, pid: u32, index: usize) {
-        self.running = None;
-        self.stuck += 1;
+        (self.running, self.worker) = (None, None);
         let tracked = self.tracked.get_mut(&pid);
         if let Some(track) = tracked.and_then(|tracked| tracked.tracks.get_mut(index)) {
-            (track.refusal, track.is_done, track.is_cut) = (Some(Refusal::Slow), true, true);
+            (track.refusal, track.is_cut) = (Some(Refusal::Slow), true);
         }
-        self.worker = match self.stuck {
-            MOST_STUCK.. => None,
-            _ => Worker::start(Box::new(Files::new())),
-        };
+        self.tracks().for_each(|track| track.is_done = true);
     }
 
     fn ask(&mut self, now: Instant) {

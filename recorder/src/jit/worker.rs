@@ -1,10 +1,9 @@
-//! A thread that reads files, so that one which does not answer holds up nothing else.
+//! A thread that has files read, so that nothing else waits for them.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread;
 
-use super::files::Files;
 use super::request::{Piece, Refusal, Request};
 
 /// Pieces that may wait to be taken: a few megabytes.
@@ -12,22 +11,12 @@ const QUEUE: usize = 8;
 /// Bytes before a position that are compared to see that the file is still the one that was read.
 const TAIL: usize = 64;
 
-/// Who reads: the files themselves, or somebody who may.
+/// Who reads.
 pub(crate) trait Reader: fmt::Debug + Send {
     /// Read the next piece of a file.
     fn read(&mut self, request: &Request) -> Result<Piece, Refusal>;
     /// The process has ended, and all of it is read.
     fn forget(&mut self, pid: u32);
-}
-
-impl Reader for Files {
-    fn read(&mut self, request: &Request) -> Result<Piece, Refusal> {
-        Self::read(self, request)
-    }
-
-    fn forget(&mut self, pid: u32) {
-        Self::forget(self, pid);
-    }
 }
 
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rawstack_format::record::{End, KernelModules, KernelSymbols, ModuleKind, Record, Run, State};
 
-use super::{Session, rate};
+use super::Session;
 use crate::assembler::Cut;
 use crate::error::Result;
+use crate::event::rate_text;
 use crate::host::{monotonic_ns, wall_ns};
-use crate::kernel;
 use crate::options::Growth;
 use crate::summary::{Summary, Unwritten};
 use crate::totals::Totals;
@@ -23,7 +23,7 @@ impl Session<'_> {
             let record = Record::KernelModules(KernelModules { modules });
             self.output.add_preamble(&record)?;
         }
-        if let Some(vdso) = kernel::vdso() {
+        if let Some(vdso) = self.assembler.world.kernel.vdso.clone() {
             self.output.add_preamble(&Record::Vdso(vdso))?;
         }
         if self.options.all_kernel_symbols {
@@ -112,7 +112,8 @@ impl Session<'_> {
         }
         self.is_full =
             matches!(self.options.growth, Growth::MaxSize(_)) && self.output.is_at_its_size();
-        if room == Some(0) || self.output.is_full(was_in_gap) {
+        let may_grow = !matches!(self.options.growth, Growth::MaxSize(_)) || room != Some(0);
+        if !may_grow || self.output.is_full(was_in_gap) {
             self.assembler.start_gap();
         } else if was_in_gap {
             self.assembler.end_gap();
@@ -132,20 +133,22 @@ impl Session<'_> {
 
     /// Begin the next archive, or the next part of what is held, when it is time.
     pub(super) fn mind_growth(&mut self, waker: &Waker) -> Result<()> {
-        let now_ns = monotonic_ns();
-        if self.output.is_flight() {
-            if self.output.wants_epoch(now_ns) && self.assembler.has_rows() {
-                self.assembler.end_epoch();
-                self.send_cuts()?;
-            }
-            if self.output.can_dump() && waker.take_request() {
-                self.dump(0, -1)?;
-            }
-            return Ok(());
+        if !self.output.is_flight() {
+            return self.rotate_if_due();
         }
-        let is_asked = matches!(self.options.growth, Growth::Rotate { .. }) && waker.take_request();
-        // Within a gap nothing can be written, and so nothing be ended.
-        if (is_asked || self.output.is_to_rotate(now_ns)) && !self.assembler.is_in_gap() {
+        if self.output.wants_epoch(monotonic_ns()) && self.assembler.has_rows() {
+            self.assembler.end_epoch();
+            self.send_cuts()?;
+        }
+        if self.output.can_dump() && waker.take_request() {
+            self.dump(0, -1)?;
+        }
+        Ok(())
+    }
+
+    /// Begin the next archive when it is time. Not within a gap: nothing can be written, and so nothing be ended.
+    pub(super) fn rotate_if_due(&mut self) -> Result<()> {
+        if self.output.is_to_rotate(monotonic_ns()) && !self.assembler.is_in_gap() {
             self.rotate()?;
         }
         Ok(())
@@ -271,12 +274,13 @@ impl Session<'_> {
         let has_no_id = |module: &&rawstack_format::record::Module| {
             module.kind == ModuleKind::Elf && module.build_id.is_none()
         };
+        let rates: Vec<_> = self.recording.events.iter().map(rate_text).collect();
         Ok(Summary {
             path: self.options.output.clone(),
             duration,
             mode,
             mode_reason: self.recording.mode_reason,
-            event: rate(self.options),
+            event: rates.join(", "),
             samples: totals.samples,
             reserved,
             states: totals.states,
@@ -290,6 +294,7 @@ impl Session<'_> {
                 .filter(has_no_id)
                 .map(|module| module.path.clone())
                 .collect(),
+            unread: world.helper.account().to_string(),
             kernel_hidden: world.kernel.is_hidden(),
             jit: self.jit.counts(),
             limited_by_size,

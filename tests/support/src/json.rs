@@ -33,7 +33,19 @@ pub struct Info {
     pub modules: Vec<Module>,
     pub jit_maps: Vec<JitMap>,
     pub bytes: u64,
+    pub runs: Vec<RunInfo>,
     pub damage: Map<String, Value>,
+}
+
+/// One run of the command.
+#[derive(Clone, Debug, Deserialize)]
+#[expect(missing_docs, reason = "the keys are the contract's own")]
+pub struct RunInfo {
+    pub run: u32,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub work: f64,
+    pub exit: i32,
 }
 
 /// Stack IDs: how many, and in what state they ended.

@@ -1,0 +1,148 @@
+//! The recorder's side: asks one thing at a time, waits at most the deadline, and goes on without an answer.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use super::SUPERVISE;
+use super::account::Account;
+use super::connection::Connection;
+use super::door::{Door, Order};
+use super::patience::Suspect;
+use super::wire::{Answer, FileFacts, FileRequest, ProcessAnswer, Request};
+use crate::error::{Error, Result};
+use crate::proc_fs::{MapsLine, ProcessFacts};
+
+/// Processes in one request.
+const CHUNK: usize = 32;
+
+/// The helper, from the recorder's side. `default()` is one that answers nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Helper {
+    connection: RefCell<Option<Connection>>,
+    /// Held, so that its end is nobody else's.
+    _supervisor: Option<Child>,
+}
+
+impl Helper {
+    /// Start it.
+    pub(crate) fn start() -> Result<Self> {
+        let start = || {
+            let (door, theirs) = Door::pair()?;
+            let supervisor = Command::new("/proc/self/exe")
+                .arg0("rawstack-record")
+                .arg(SUPERVISE)
+                .stdin(theirs)
+                .stdout(Stdio::null())
+                // Ctrl-C is for the recorder alone.
+                .process_group(0)
+                .spawn()?;
+            Ok(Self {
+                connection: RefCell::new(Some(Connection::new(door)?)),
+                _supervisor: Some(supervisor),
+            })
+        };
+        start().map_err(|error| Error::System {
+            action: "start the helper process",
+            error,
+        })
+    }
+
+    /// Another connection, with a worker of its own: for another thread.
+    pub(crate) fn connect(&self) -> io::Result<Connection> {
+        let mut connection = self.connection.borrow_mut();
+        let gone = || io::Error::from(io::ErrorKind::NotConnected);
+        let own = connection.as_mut().ok_or_else(gone)?;
+        let (door, theirs) = Door::pair()?;
+        own.door.send(&Order::Listen, &[theirs.as_fd()])?;
+        Connection::new(door)
+    }
+
+    /// What it did not answer.
+    pub(crate) fn account(&self) -> Account {
+        let connection = self.connection.borrow();
+        let account = connection.as_ref().map(Connection::account);
+        account.cloned().unwrap_or_default()
+    }
+
+    /// All processes there are.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        match self.ask(&Request::Pids, &[]) {
+            Some(Answer::Pids(pids)) => pids,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Facts and mappings of a process; `None` for one that is gone or did not answer.
+    pub(crate) fn process(&self, pid: u32) -> Option<ProcessAnswer> {
+        let suspects = [Suspect::Process(pid)];
+        match self.ask(&Request::Processes(vec![pid]), &suspects)? {
+            Answer::Processes(mut answers) => answers.pop()?,
+            _ => None,
+        }
+    }
+
+    /// The same of many at once, handed out one by one.
+    pub(crate) fn processes(&self, pids: &[u32], mut take: impl FnMut(u32, ProcessAnswer)) {
+        let mut rest = pids;
+        while !rest.is_empty() {
+            let chunk = rest.get(..CHUNK).unwrap_or(rest);
+            let answers = match self.ask(&Request::Processes(chunk.to_vec()), &[]) {
+                Some(Answer::Processes(answers)) if !answers.is_empty() => answers,
+                // One of them hangs: ask each by itself.
+                _ => chunk.iter().map(|&pid| self.process(pid)).collect(),
+            };
+            for (&pid, answer) in chunk.iter().zip(&answers) {
+                if let Some(answer) = answer.clone() {
+                    take(pid, answer);
+                }
+            }
+            rest = rest.get(answers.len()..).unwrap_or_default();
+        }
+    }
+
+    /// Facts of a process; `None` for one that is gone or did not answer.
+    pub(crate) fn facts(&self, pid: u32) -> Option<ProcessFacts> {
+        match self.ask(&Request::Facts(vec![pid]), &[Suspect::Process(pid)])? {
+            Answer::Facts(mut facts) => facts.pop()?,
+            _ => None,
+        }
+    }
+
+    /// The name of a thread.
+    pub(crate) fn thread_name(&self, pid: u32, tid: u32) -> Option<Vec<u8>> {
+        let request = Request::ThreadName { pid, tid };
+        match self.ask(&request, &[Suspect::Process(pid)])? {
+            Answer::ThreadName(name) => name,
+            _ => None,
+        }
+    }
+
+    /// The executable mapping of a process that holds an address now.
+    pub(crate) fn mapping(&self, pid: u32, address: u64) -> Option<MapsLine> {
+        let request = Request::Mapping { pid, address };
+        match self.ask(&request, &[Suspect::Process(pid)])? {
+            Answer::Mapping(line) => line,
+            _ => None,
+        }
+    }
+
+    /// What the file behind a mapping is; `None` without an answer, `Some(None)` where it cannot be had.
+    pub(crate) fn file(&self, request: FileRequest) -> Option<Option<FileFacts>> {
+        let (pid, (major, minor, inode)) = (request.pid, request.file);
+        let suspects = [Suspect::Process(pid), Suspect::Device(major, minor)];
+        let known = if inode == 0 { 1 } else { 2 };
+        let suspects = suspects.get(..known).unwrap_or_default();
+        match self.ask(&Request::File(request), suspects)? {
+            Answer::File(facts) => Some(facts),
+            _ => None,
+        }
+    }
+
+    fn ask(&self, request: &Request, suspects: &[Suspect]) -> Option<Answer> {
+        let mut connection = self.connection.borrow_mut();
+        connection.as_mut()?.ask(request, suspects)
+    }
+}

@@ -1,0 +1,63 @@
+//! What this process may do, and giving it up. Capabilities belong to threads: each calls for itself.
+
+use std::io;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    clear_ambient_capability_set, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+use crate::seccomp;
+
+/// What reading `/proc` and the mapped files of others takes.
+pub(crate) const READING: CapabilitySet = CapabilitySet::SYS_PTRACE
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::CHECKPOINT_RESTORE);
+
+/// Give up every capability and all that is not needed to read what is open and to write the archive, for good. Other
+/// threads must have called [`keep_only`] by themselves.
+pub(crate) fn give_up() -> io::Result<()> {
+    keep_only(CapabilitySet::empty())?;
+    seccomp::restrict()
+}
+
+/// What this thread could use now.
+pub(crate) fn held() -> CapabilitySet {
+    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
+}
+
+/// Give up all capabilities but these, and the way to gain any by executing a program. What this thread starts from
+/// now on has the same.
+pub(crate) fn keep_only(list: CapabilitySet) -> io::Result<()> {
+    for bit in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        match capability_is_in_bounding_set(capability) {
+            // Only who has CAP_SETPCAP can: without it, no_new_privs has to do.
+            Ok(true) if !list.contains(capability) => {
+                _ = remove_capability_from_bounding_set(capability);
+            }
+            Ok(_) => {}
+            Err(_) => break, // beyond the last that the kernel knows
+        }
+    }
+    clear_ambient_capability_set()?;
+    let kept = held().intersection(list);
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: kept,
+            permitted: kept,
+            inheritable: kept,
+        },
+    )?;
+    // A user other than root keeps them over exec only as ambient ones.
+    for bit in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        if kept.contains(capability) {
+            configure_capability_in_ambient_set(capability, true)?;
+        }
+    }
+    set_no_new_privs(true)?;
+    Ok(())
+}

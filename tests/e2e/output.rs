@@ -1,0 +1,544 @@
+//! Where a recording goes when it is long, bounded, or not taken by the disk.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rawstack_test_support::json::{self, Info, info, rawstack_on, samples};
+use rawstack_test_support::programs::{rawstack_record, workload};
+use rawstack_test_support::{Output, Run, Running};
+use rustix::process::Signal;
+
+use crate::recording::{Lab, Recording, text};
+
+/// A file system of a few bytes, in memory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new(lab: &Lab, size: &str) -> Self {
+        let path = lab.path("disk");
+        fs::create_dir(&path).unwrap();
+        let disk = Self(path);
+        Run::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"])
+            .arg(&disk.0)
+            .success();
+        disk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Give it another size.
+    fn resize(&self, size: &str) {
+        Run::new("mount")
+            .args(["-o", &format!("remount,size={size}")])
+            .arg(&self.0)
+            .success();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Run::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// A recorder of a workload that gives as many bytes as it can, and as many seconds.
+fn many_bytes(output: &Path, options: &[&str], seconds: &str) -> Run {
+    Run::new(rawstack_record())
+        .arg("-o")
+        .arg(output)
+        .args(["-F", "20000"])
+        .args(options)
+        .arg("--")
+        .arg(workload("many_stacks"))
+        .args(["2", seconds])
+        .deadline(Duration::from_secs(120))
+}
+
+/// The archives `name.1.rawstack`, … that are in the folder, in the order of their numbers, each of which must be whole.
+fn archives(folder: &Path, name: &str) -> Vec<(u64, PathBuf, Info)> {
+    let numbered = |path: PathBuf| {
+        let file = path.file_name()?.to_str()?;
+        let number = file
+            .strip_prefix(&format!("{name}."))?
+            .strip_suffix(".rawstack")?
+            .parse()
+            .ok()?;
+        Some((number, path))
+    };
+    let entries = fs::read_dir(folder).unwrap();
+    let mut found: Vec<(u64, PathBuf)> = entries
+        .filter_map(|entry| numbered(entry.unwrap().path()))
+        .collect();
+    found.sort_unstable();
+    let whole = |(number, path): (u64, PathBuf)| {
+        rawstack_on("verify", &path).success();
+        let info = info(&path);
+        info.ids.assert_sum();
+        assert!(info.damage.is_empty(), "{number}: {:?}", info.damage);
+        (number, path, info)
+    };
+    found.into_iter().map(whole).collect()
+}
+
+/// IDs that the recorder says the kernel reserved.
+fn reserved(output: &Output) -> u64 {
+    let line = output.stderr.lines().find(|line| line.starts_with("IDs "));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    number
+        .and_then(|number| number.replace(',', "").parse().ok())
+        .unwrap_or_else(|| panic!("no count of IDs in\n{}", output.stderr))
+}
+
+/// Fail unless the archives hold every ID once, one archive beginning where the one before ends.
+fn assert_seamless(archives: &[(u64, PathBuf, Info)], reserved: u64) {
+    let sum: u64 = archives.iter().map(|(_, _, info)| info.ids.reserved).sum();
+    assert_eq!(sum, reserved, "IDs in the archives, and in the kernel");
+    for pair in archives.windows(2) {
+        let (before, after) = (&pair[0], &pair[1]);
+        assert_eq!(before.0 + 1, after.0, "a number is missing");
+        assert!(
+            after.2.start_ns <= before.2.end_ns,
+            "a gap between {} and {}",
+            before.1.display(),
+            after.1.display()
+        );
+    }
+    let mut ids = BTreeSet::new();
+    for (_, path, _) in archives {
+        for sample in samples(path) {
+            let id = sample.id.to_string();
+            assert!(ids.insert(id), "{:?} is in two archives", sample.id);
+        }
+    }
+}
+
+/// Check that archives in turn hold every ID once with no gap between, name their functions each by itself, and go on
+/// in number behind an earlier recording's.
+#[test]
+fn rotated_by_time() {
+    let lab = Lab::new();
+    for first in [1, 4] {
+        let output = lab
+            .recorder(
+                "app.rawstack",
+                &["-F", "1997", "--rotate", "1s", "-a", "--"],
+            )
+            .arg(workload("blocked"))
+            .args(["60", "3", "end"])
+            .success();
+        let mut archives = archives(&lab.path(""), "app");
+        archives.retain(|(number, _, _)| *number >= first);
+        assert!(archives.len() >= 3, "only {}", archives.len());
+        assert_seamless(&archives, reserved(&output));
+        for (_, path, info) in &archives {
+            let report = json::report(path, &["--comm", "blocked"]);
+            let known = report
+                .rows
+                .iter()
+                .any(|row| row.name == "main" || row.name == "start_thread");
+            assert!(known, "{}: {:?}", path.display(), report.rows);
+            assert_eq!(info.options["rotate"], "1s");
+        }
+        for (_, path, _) in archives.iter().skip(3) {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+/// Check that archives stay below the size that was asked for, that only the newest are kept, and that a report takes
+/// them together.
+#[test]
+fn rotated_by_size() {
+    let lab = Lab::new();
+    let options = ["--rotate", "1M", "--keep", "2"];
+    many_bytes(&lab.path("app.rawstack"), &options, "3").success();
+    let archives = archives(&lab.path(""), "app");
+    let [(number, older, one), (next, newer, two)] = archives.as_slice() else {
+        panic!("{} archives are kept", archives.len());
+    };
+    assert!(*number >= 2 && *next == number + 1, "{number}, {next}");
+    assert!(one.bytes <= 1 << 20 && two.bytes <= 1 << 20);
+    assert!(one.bytes > 700_000, "ended early: {} bytes", one.bytes);
+    assert!(two.start_ns <= one.end_ns);
+    let total = |path: &Path, options: &[&str]| json::report(path, options).total;
+    let together = total(older, &[text(newer)]);
+    let apart = total(older, &[]) + total(newer, &[]);
+    assert!((together - apart).abs() < 1.0, "{together} is not {apart}");
+}
+
+/// Check that every archive but the last is whole when the recorder is killed while it goes from one to the next.
+#[test]
+fn killed_while_rotating() {
+    let lab = Lab::new();
+    for wait_ms in [900, 1300, 1700] {
+        let name = format!("k{wait_ms}.rawstack");
+        let mut recorder = many_bytes(&lab.path(&name), &["--rotate", "1M"], "20").spawn();
+        let second = lab.path(&format!("k{wait_ms}.2.rawstack"));
+        recorder.wait_until("there is a second archive", || second.exists());
+        sleep(Duration::from_millis(wait_ms));
+        recorder.signal(Signal::KILL);
+        assert_eq!(recorder.wait().signal(), Some(Signal::KILL.as_raw()));
+        let last = (1..)
+            .take_while(|number| lab.path(&format!("k{wait_ms}.{number}.rawstack")).exists())
+            .last()
+            .unwrap();
+        let last = lab.path(&format!("k{wait_ms}.{last}.rawstack"));
+        let is_begun = last.metadata().unwrap().len() > 0;
+        if is_begun {
+            let info = info(&last);
+            let keys: Vec<_> = info.damage.keys().map(String::as_str).collect();
+            assert!(
+                keys.iter()
+                    .all(|key| ["not_ended", "gaps", "tail_bytes", "gap_bytes"].contains(key)),
+                "{keys:?}"
+            );
+        }
+        fs::remove_file(&last).unwrap();
+        assert!(!archives(&lab.path(""), &format!("k{wait_ms}")).is_empty());
+    }
+}
+
+/// Check that a recording ends by itself before its archive gets longer than allowed, whole and without failure.
+#[test]
+fn max_size() {
+    let lab = Lab::new();
+    let archive = lab.path("m.rawstack");
+    let output = many_bytes(&archive, &["--max-size", "1M"], "60").success();
+    assert!(
+        output.stderr.contains("ended at the size"),
+        "{}",
+        output.stderr
+    );
+    let recording = Recording::new(archive, output);
+    let bytes = recording.info.bytes;
+    assert!((700_000..=1 << 20).contains(&bytes), "{bytes} bytes");
+}
+
+/// Check that a flight recorder writes what it holds on each signal and at the end, the last of the recording each
+/// time, complete in itself, while it goes on recording.
+#[test]
+fn flight_recorder() {
+    let lab = Lab::new();
+    let mut recorder = lab
+        .recorder(
+            "f.rawstack",
+            &["--flight-recorder", "1s", "-F", "997", "-a", "--"],
+        )
+        .arg(workload("blocked"))
+        .args(["60", "6", "end"])
+        .spawn();
+    for number in [1, 2] {
+        sleep(Duration::from_secs(2));
+        recorder.signal(Signal::USR2);
+        let archive = lab.path(&format!("f.{number}.rawstack"));
+        recorder.wait_until("it writes", || {
+            archive.exists() && info(&archive).damage.is_empty()
+        });
+    }
+    let output = recorder.wait().success();
+    let archives = archives(&lab.path(""), "f");
+    assert_eq!(archives.len(), 3, "{}", output.stderr);
+    for pair in archives.windows(2) {
+        assert!(pair[0].2.end_ns < pair[1].2.end_ns);
+    }
+    for (number, path, info) in &archives {
+        let held = Duration::from_nanos(info.end_ns - info.start_ns);
+        assert!(
+            held >= Duration::from_millis(900) && held < Duration::from_secs(2),
+            "{number} holds {held:?}"
+        );
+        assert!(info.ids.reserved < reserved(&output));
+        let report = json::report(path, &["--comm", "blocked"]);
+        assert!(report.rows.iter().any(|row| row.name == "start_thread"));
+    }
+    assert!(!lab.path("f.rawstack").exists());
+}
+
+/// Check that a flight recorder holds no more bytes than it may, the newest samples among them.
+#[test]
+fn flight_recorder_by_size() {
+    let lab = Lab::new();
+    let output = many_bytes(&lab.path("f.rawstack"), &["--flight-recorder", "1M"], "3").success();
+    let archives = archives(&lab.path(""), "f");
+    let [(_, path, info)] = archives.as_slice() else {
+        panic!("{} archives", archives.len());
+    };
+    assert!((500_000..1_200_000).contains(&info.bytes), "{}", info.bytes);
+    assert!(
+        info.ids.reserved < reserved(&output) * 3 / 4,
+        "nothing was let go"
+    );
+    let last = samples(path).iter().map(|sample| sample.time_ns).max();
+    assert!(last.is_some_and(|last| last + 1_000_000_000 > info.end_ns));
+}
+
+/// Check that a disk that is full for a time costs what memory could not hold, told as a gap, and nothing behind it:
+/// the recording goes on, the archive is whole, and message and exit code say what is missing.
+#[test]
+fn disk_full_for_a_time() {
+    let lab = Lab::new();
+    let disk = SmallDisk::new(&lab, "1m");
+    let archive = disk.path("d.rawstack");
+    let mut recorder = many_bytes(&archive, &["--max-memory", "16M"], "8").spawn();
+    recorder.wait_until("the disk is full", || is_full(&archive, 900_000));
+    sleep(Duration::from_secs(3));
+    let full_until = json_time(&mut recorder);
+    disk.resize("100m");
+    let output = recorder.wait().code(2);
+    let told = output.stderr.lines().last().unwrap_or_default().to_owned();
+    for part in [
+        "d.rawstack",
+        "No space left",
+        "samples between",
+        "are missing",
+    ] {
+        assert!(told.contains(part), "no {part:?} in: {told}");
+    }
+    let recording = Recording::new(archive, output);
+    let drops = &recording.info.drops;
+    let gap = drops.iter().find(|drop| drop.reason == "unwritten");
+    let gap = gap.unwrap_or_else(|| panic!("no gap is told: {drops:?}"));
+    assert!(gap.count > 1000, "{gap:?}");
+    let samples = recording.samples();
+    let within = |time: u64| gap.from_ns < time && time < gap.to_ns;
+    assert!(!samples.iter().any(|sample| within(sample.time_ns)));
+    let behind = samples.iter().filter(|sample| sample.time_ns > gap.to_ns);
+    assert!(behind.count() > 1000, "nothing behind the gap");
+    assert!(
+        gap.to_ns >= full_until,
+        "the gap ends while the disk is full"
+    );
+}
+
+fn is_full(archive: &Path, bytes: u64) -> bool {
+    archive
+        .metadata()
+        .is_ok_and(|metadata| metadata.len() > bytes)
+}
+
+/// The monotonic clock, while the recorder still runs.
+fn json_time(recorder: &mut Running) -> u64 {
+    assert!(!recorder.has_ended());
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
+}
+
+/// Check that an outage that memory holds out costs nothing at all.
+#[test]
+fn disk_full_within_memory() {
+    let lab = Lab::new();
+    let disk = SmallDisk::new(&lab, "1m");
+    let archive = disk.path("d.rawstack");
+    let mut recorder = Run::new(rawstack_record())
+        .arg("-o")
+        .arg(&archive)
+        .args(["-F", "997", "--"])
+        .arg(workload("threads"))
+        .args(["2", "4"])
+        .spawn();
+    recorder.wait_until("it has begun", || is_full(&archive, 1000));
+    let filler = disk.path("filler");
+    // As much as there is: the last write fails.
+    fs::write(&filler, vec![1; 2 << 20]).unwrap_err();
+    sleep(Duration::from_secs(2));
+    fs::remove_file(&filler).unwrap();
+    let recording = Recording::new(archive, recorder.wait().success());
+    assert!(
+        recording.info.drops.is_empty(),
+        "{:?}",
+        recording.info.drops
+    );
+    let said = &recording.output.stderr;
+    assert!(
+        said.contains("No space left") && said.contains("can be written again"),
+        "{said}"
+    );
+}
+
+/// Check that a limit of the file's length ends the archive with its last whole chunk, and that the recorder says what
+/// is missing.
+#[test]
+fn file_too_large() {
+    let lab = Lab::new();
+    let archive = lab.path("q.rawstack");
+    let line = r#"ulimit -f 600; exec "$0" -o "$1" -F 20000 -- "$2" 2 2"#;
+    let output = Run::new("bash")
+        .args(["-c", line])
+        .arg(rawstack_record())
+        .arg(&archive)
+        .arg(workload("many_stacks"))
+        .output()
+        .code(2);
+    let told = output.stderr.lines().last().unwrap_or_default();
+    assert!(
+        told.contains("File too large") && told.contains("and the end are missing"),
+        "{told}"
+    );
+    let info = info(&archive);
+    let keys: Vec<_> = info.damage.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["not_ended"], "only the end is missing");
+    assert!(info.samples > 1000, "only {} samples", info.samples);
+}
+
+/// Check that a folder that takes no more archives holds up nothing: what comes waits in memory, and goes into the next
+/// archive when the folder takes one again.
+#[test]
+fn folder_read_only_for_a_time() {
+    let lab = Lab::new();
+    let folder = lab.path("folder");
+    fs::create_dir(&folder).unwrap();
+    let immutable = |how: &str| Run::new("chattr").arg(how).arg(&folder).success();
+    let mut recorder = Run::new(rawstack_record())
+        .arg("-o")
+        .arg(folder.join("r.rawstack"))
+        .args(["-F", "997", "--rotate", "1s", "--"])
+        .arg(workload("threads"))
+        .args(["2", "5"])
+        .spawn();
+    let first = folder.join("r.1.rawstack");
+    recorder.wait_until("it has begun", || is_full(&first, 1000));
+    immutable("+i");
+    sleep(Duration::from_secs(2));
+    immutable("-i");
+    let output = recorder.wait().success();
+    assert!(
+        output.stderr.contains("failed to write"),
+        "{}",
+        output.stderr
+    );
+    assert_seamless(&archives(&folder, "r"), reserved(&output));
+}
+
+/// Check that a reader that takes nothing for seconds costs samples, told as a gap, and neither memory nor the archive.
+#[test]
+fn slow_pipe() {
+    let lab = Lab::new();
+    let line = r#"(sleep 4; cat) < "$2" > "$1" & "$0" -o - --max-memory 16M -F 20000 -- "$3" 2 5 > "$2"; code=$?; wait; exit $code"#;
+    let (archive, pipe) = (lab.path("p.rawstack"), lab.path("pipe"));
+    Run::new("mkfifo").arg(&pipe).success();
+    let output = Run::new("bash")
+        .args(["-c", line])
+        .arg(rawstack_record())
+        .args([&archive, &pipe])
+        .arg(workload("many_stacks"))
+        .output()
+        .code(2);
+    let told = output.stderr.lines().last().unwrap_or_default();
+    assert!(
+        told.contains("too slow") && told.contains("are missing"),
+        "{told}"
+    );
+    let info = Recording::new(archive, output).info;
+    assert!(info.drops.iter().any(|drop| drop.reason == "unwritten"));
+}
+
+/// Check that a signal ends the recorder even where nobody takes what is left, and that it says what that is.
+#[test]
+fn ended_with_a_blocked_pipe() {
+    let lab = Lab::new();
+    let pipe = lab.path("pipe");
+    Run::new("mkfifo").arg(&pipe).success();
+    let line = r#"sleep 100 < "$1" & echo $!; exec "$0" -o - -F 20000 -d 60s -- "$2" 2 60 > "$1""#;
+    let mut recorder = Run::new("bash")
+        .args(["-c", line])
+        .arg(rawstack_record())
+        .arg(&pipe)
+        .arg(workload("many_stacks"))
+        .deadline(Duration::from_secs(30))
+        .spawn();
+    let pid = recorder.pid();
+    recorder.wait_until("it records", || is_named(pid, "rawstack-record"));
+    sleep(Duration::from_secs(2));
+    recorder.signal(Signal::TERM);
+    let output = recorder.wait().code(2);
+    let told = output.stderr.lines().last().unwrap_or_default();
+    assert!(told.contains("samples and the end are missing"), "{told}");
+    Run::new("kill").arg(output.stdout.trim()).output();
+}
+
+fn is_named(pid: u32, name: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
+}
+
+/// Check that a pipe whose reader has seen enough ends the recording, and that this is no failure.
+#[test]
+fn closed_pipe() {
+    let lab = Lab::new();
+    let line = r#"set -o pipefail; "$0" -q -o - -F 997 -d 60s -- "$1" 2 60 | head -c 1000 > "$2""#;
+    Run::new("bash")
+        .args(["-c", line])
+        .arg(rawstack_record())
+        .arg(workload("threads"))
+        .arg(lab.path("head"))
+        .deadline(Duration::from_secs(30))
+        .success();
+    assert_eq!(fs::metadata(lab.path("head")).unwrap().len(), 1000);
+}
+
+/// Check that the recorder's memory stays below its bound while as good as every sample has a stack of its own and the
+/// disk takes nothing.
+#[test]
+fn memory_bound() {
+    let lab = Lab::new();
+    let disk = SmallDisk::new(&lab, "256k");
+    let archive = disk.path("d.rawstack");
+    let mut recorder = many_bytes(&archive, &[], "5").spawn();
+    let mut peak = 0;
+    while !recorder.has_ended() {
+        peak = peak.max(resident_peak(recorder.pid()).unwrap_or(0));
+        sleep(Duration::from_millis(20));
+    }
+    let output = recorder.wait().code(2);
+    assert!(
+        output.stderr.contains("unwritten"),
+        "memory was not used up"
+    );
+    assert!(peak > 8 << 20, "{peak} bytes were not measured");
+    assert!(peak <= 64 << 20, "{peak} bytes at the most");
+}
+
+/// The most memory that a process had so far, in bytes.
+fn resident_peak(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// Check that options that cannot go together are refused with a cure.
+#[test]
+fn refused() {
+    let lab = Lab::new();
+    for (options, words) in [
+        (&["-o", "-", "--rotate", "1s"][..], &["--rotate", "-o"][..]),
+        (
+            &["-o", "-", "--flight-recorder", "1s"],
+            &["--flight-recorder", "-o"],
+        ),
+        (&["--max-size", "1K"], &["--max-size", "1M"]),
+        (
+            &[
+                "-o",
+                "/nonexistent/x",
+                "--flight-recorder",
+                "1s",
+                "-d",
+                "1s",
+            ],
+            &["/nonexistent", "-o"],
+        ),
+    ] {
+        Run::new(rawstack_record())
+            .args(options)
+            .current_dir(lab.path(""))
+            .output()
+            .code(2)
+            .one_line_error(words);
+    }
+}
