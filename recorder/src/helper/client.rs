@@ -87,6 +87,11 @@ impl Helper {
         }
     }
 
+    /// Another connection, with a worker of its own: for another thread.
+    pub(crate) fn connect(&self) -> io::Result<Connection> {
+        Connection::new(self.open_door()?)
+    }
+
     fn open_door(&self) -> io::Result<Door> {
         let connection = self.connection.borrow();
         let gone = || io::Error::from(io::ErrorKind::NotConnected);
