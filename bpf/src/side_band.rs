@@ -3,7 +3,7 @@
 //! Layout of the records: `enum perf_event_type` in `include/uapi/linux/perf_event.h`.
 
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::error::{Error, Result};
 use crate::perf_event::{SAMPLE_ID_LEN, SideBandRing};
@@ -114,6 +114,11 @@ impl SideBand {
             bytes: Vec::new(),
             events: Vec::new(),
         })
+    }
+
+    /// Each becomes readable when a quarter of its CPU's room is used. For edge-triggered `epoll`.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(SideBandRing::fd)
     }
 
     /// Open the event of one CPU, for [`add`](Self::add) in another process.

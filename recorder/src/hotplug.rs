@@ -51,11 +51,13 @@ impl CpuWatch {
         })
     }
 
-    /// Look, when it is time. What is to be said of CPUs that came and cannot be recorded.
+    /// Whether it is time to look again.
+    pub(crate) fn is_due(&self) -> bool {
+        self.looked.elapsed() >= INTERVAL
+    }
+
+    /// Look. What is to be said of CPUs that came and cannot be recorded.
     pub(crate) fn turn(&mut self, side_band: &mut SideBand) -> Vec<String> {
-        if self.looked.elapsed() < INTERVAL {
-            return Vec::new();
-        }
         self.looked = Instant::now();
         let Some(now) = self.read() else {
             return Vec::new();

@@ -128,13 +128,15 @@ fn run(
     } = host;
     let mut room = Room::default();
     let budget = Budget::of(options.max_memory);
-    let config = config(options, mode, &targets, &events, &budget);
+    let samples = events.samples_per_second();
+    let ring_bytes = budget.ring_for(samples.map(|samples| samples * cpus.len() as u64));
+    let config = config(options, mode, &targets, &events, ring_bytes);
     let mut programs = Programs::load(&mut room, &config)?;
     programs.attach()?;
     targets.add(&programs)?;
     add_commands(options, runs, &programs)?;
     let stream = programs.stream()?;
-    let mut waker = Waker::new(stream.fd())?;
+    let mut waker = Waker::new(side_band.fds().chain([stream.fd()]))?;
     let mut output = Output::create(options, &budget, &helper)?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     let recording = Recording {
@@ -168,6 +170,7 @@ fn run(
         start_ns,
         counters: Counters::default(),
         run_rows: Vec::new(),
+        run_error: None,
         is_full: false,
         cpus: None,
     };
@@ -198,7 +201,7 @@ fn config(
     mode: Capture,
     targets: &TargetSet,
     events: &Events,
-    budget: &Budget,
+    ring_bytes: u32,
 ) -> Config {
     Config {
         mode,
@@ -207,8 +210,8 @@ fn config(
         targets: targets.wanted.clone(),
         events: events.sources.clone(),
         off_cpu: events.off_cpu,
-        ring_bytes: budget.ring_bytes,
-        wakeup_bytes: u64::from(budget.ring_bytes / 8),
+        ring_bytes,
+        wakeup_bytes: u64::from(ring_bytes / 8),
         max_threads: MAX_THREADS,
     }
 }

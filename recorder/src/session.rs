@@ -7,7 +7,7 @@ use rawstack_format::Counters;
 use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 
 use crate::assembler::Assembler;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::monotonic_ns;
 use crate::hotplug::CpuWatch;
 use crate::options::Options;
@@ -19,8 +19,8 @@ mod archives;
 
 /// Longest time that a sample stays in memory only, together with the wait for events: less than a second.
 const WRITE_INTERVAL: Duration = Duration::from_millis(750);
-/// Longest wait for events.
-const WAIT: Duration = Duration::from_millis(100);
+/// Longest wait for events; what wakes is a part of a buffer that is used.
+const WAIT: Duration = Duration::from_millis(250);
 /// Batches of events that are read before anything else is looked at.
 const BATCHES_PER_TURN: usize = 64;
 /// How long user halves may still come after the last tick.
@@ -41,6 +41,8 @@ pub(crate) struct Session<'a> {
     pub(crate) counters: Counters,
     /// Runs of the command up to now.
     pub(crate) run_rows: Vec<Run>,
+    /// Why the next run could not begin.
+    pub(crate) run_error: Option<Error>,
     /// The archive has the length that was allowed.
     pub(crate) is_full: bool,
     /// CPUs that come and go.
@@ -67,6 +69,7 @@ impl Session<'_> {
     /// Read what waits. Whether that was all.
     pub(crate) fn turn(&mut self) -> Result<bool> {
         let was_full = self.is_full;
+        let begun = monotonic_ns();
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -81,6 +84,8 @@ impl Session<'_> {
             self.send_cuts()?;
             self.rotate_if_due()?;
             if events == 0 {
+                // With no samples for hours, too, processes that came and went are forgotten.
+                self.assembler.caught_up(begun);
                 return Ok(true);
             }
             if self.is_full && !was_full {
@@ -115,10 +120,8 @@ impl Session<'_> {
             _ => world.processes.apply(event),
         });
         if let Some(drop) = lost {
-            world.processes.distrust();
-            if !self.options.targets.names_tasks() {
-                world.processes.read_all();
-            }
+            let reads_all = !self.options.targets.names_tasks();
+            world.processes.distrust(drop.to_ns, reads_all);
             self.assembler.add_drop(drop);
         }
     }
@@ -140,7 +143,7 @@ impl Session<'_> {
             waker.wait(WAIT.min(left));
             let is_last_run = self.mind_runs(runs)?;
             self.turn()?;
-            self.mind_cpus();
+            self.mind_cpus(waker)?;
             self.tell_news();
             if written.elapsed() + WAIT >= WRITE_INTERVAL {
                 self.write()?;
@@ -161,9 +164,14 @@ impl Session<'_> {
             return Ok(false);
         };
         self.note_run(row)?;
-        match runs.release()? {
-            None => Ok(true),
-            Some(row) => self.note_run(row).map(|()| false),
+        match runs.release() {
+            Ok(Some(row)) => self.note_run(row).map(|()| false),
+            Ok(None) => Ok(true),
+            // The runs before it are as good as ever.
+            Err(error) => {
+                self.run_error = Some(error);
+                Ok(true)
+            }
         }
     }
 
@@ -173,6 +181,8 @@ impl Session<'_> {
         while !self.turn()? || (self.is_owed() && Instant::now() < end) {
             waker.wait(Duration::from_millis(5));
         }
+        // What is told from here on is told of what was lost, too.
+        self.assembler.end_gap();
         let counts = self.stream.counts()?;
         for loss in &counts.untold {
             self.assembler.add_loss(loss);
@@ -208,13 +218,16 @@ impl Session<'_> {
     }
 
     /// Record on CPUs that have come.
-    fn mind_cpus(&mut self) {
-        let Some(cpus) = &mut self.cpus else { return };
+    fn mind_cpus(&mut self, waker: &Waker) -> Result<()> {
+        let Some(cpus) = self.cpus.as_mut().filter(|cpus| cpus.is_due()) else {
+            return Ok(());
+        };
         for news in cpus.turn(&mut self.side_band) {
             if !self.options.quiet {
                 eprintln!("rawstack-record: {news}");
             }
         }
+        waker.watch(self.side_band.fds())
     }
 
     fn is_owed(&self) -> bool {

@@ -73,6 +73,8 @@ struct Filled {
     bytes: u64,
     chunks: u64,
     counters: Counters,
+    /// There is more in it than what each archive begins with.
+    has_samples: bool,
 }
 
 impl Filled {
@@ -82,6 +84,7 @@ impl Filled {
             bytes: HEADER_LEN as u64,
             chunks: 0,
             counters: Counters::default(),
+            has_samples: false,
         }
     }
 }
@@ -210,6 +213,7 @@ impl Output {
         self.archive.bytes += encoded.len_in_file();
         self.archive.chunks += 1;
         self.archive.counters = counters;
+        self.archive.has_samples |= samples > 0;
         self.queue.push(Job::Chunk {
             encoded,
             counters,
@@ -263,7 +267,8 @@ impl Output {
                 each: Amount::Time(time),
                 ..
             } => Duration::from_nanos(now_ns.saturating_sub(self.archive.start_ns)) >= time,
-            Growth::Rotate { .. } => self.is_at_its_size(),
+            // However small the size and long the beginning: an archive has something to tell.
+            Growth::Rotate { .. } => self.is_at_its_size() && self.archive.has_samples,
             _ => false,
         }
     }
