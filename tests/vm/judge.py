@@ -117,6 +117,23 @@ def refusal(outcome: Outcome, name: str, words: list[str]) -> None:
         check(word in text, f"{name}: no {word!r} in: {text}")
 
 
+def rights(outcome: Outcome) -> None:
+    """Check that no thread of a recorder that records may do anything more."""
+    said = outcome.said.get("rights")
+    check(said is not None and said.code == 0, f"rights: {said}")
+    lines = [line.split() for line in said.lines]
+    check(len(lines) >= 10, f"rights: fewer than two threads: {said.lines}")
+    wanted = {"CapPrm:": 0, "CapEff:": 0, "CapBnd:": 0, "NoNewPrivs:": 1, "Seccomp:": 2}
+    for name, value in lines:
+        check(int(value, 16) == wanted[name], f"rights: {name} is {value}")
+
+
+def doctor(outcome: Outcome) -> None:
+    """Check that it finds what a recording needs."""
+    said = outcome.said.get("doctor")
+    check(said is not None and said.code == 0, f"doctor: {said}")
+
+
 def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) -> tuple[str, list[str]]:
     """A line on what was shown, and what was not as it must be."""
     failures: list[str] = []
@@ -142,6 +159,8 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
     attempt(recording, outcome, "capabilities", mode, folder, rawstack)
     attempt(events, outcome, mode, folder, rawstack)
     attempt(kprobe, outcome, mode, folder, rawstack)
+    attempt(rights, outcome)
+    attempt(doctor, outcome)
     refusals = dict(REFUSALS)
     if kernel.series < (5, 15):
         refusals["two-probes"] = ["uprobe:/bin/work:main", "5.15"]

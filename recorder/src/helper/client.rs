@@ -18,7 +18,7 @@ use super::door::{Door, Order, Reply};
 use super::patience::Suspect;
 use super::wire::{Answer, FileFacts, FileRequest, ProcessAnswer, Request};
 use crate::error::{Error, Result};
-use crate::proc_fs::{MapsLine, ProcessFacts};
+use crate::proc_fs::{Maps, ProcessFacts};
 
 /// Processes in one request.
 const CHUNK: usize = 32;
@@ -64,6 +64,11 @@ impl Helper {
         CpuDoor::new(door, programs, build_ids)
     }
 
+    /// Another connection, with a worker of its own: for another thread. Only before [`seal`](Self::seal).
+    pub(crate) fn connect(&self) -> io::Result<Connection> {
+        Connection::new(self.open_door()?)
+    }
+
     /// Have archives created from now on, with these names: see [`Names::numbered`](crate::output::names::Names).
     pub(crate) fn make_archives(
         &self,
@@ -85,11 +90,6 @@ impl Helper {
             Reply::Done => Ok(()),
             reply => Err(reply.into_error()),
         }
-    }
-
-    /// Another connection, with a worker of its own: for another thread.
-    pub(crate) fn connect(&self) -> io::Result<Connection> {
-        Connection::new(self.open_door()?)
     }
 
     fn open_door(&self) -> io::Result<Door> {
@@ -161,11 +161,10 @@ impl Helper {
         }
     }
 
-    /// The executable mapping of a process that holds an address now.
-    pub(crate) fn mapping(&self, pid: u32, address: u64) -> Option<MapsLine> {
-        let request = Request::Mapping { pid, address };
-        match self.ask(&request, &[Suspect::Process(pid)])? {
-            Answer::Mapping(line) => line,
+    /// The executable mappings of a process now; `None` for one that is gone, closed or did not answer.
+    pub(crate) fn maps(&self, pid: u32) -> Option<Maps> {
+        match self.ask(&Request::Maps(pid), &[Suspect::Process(pid)])? {
+            Answer::Maps(maps) => maps,
             _ => None,
         }
     }
