@@ -84,8 +84,13 @@ pub(crate) fn allocates_anywhere() -> bool {
 }
 
 /// Whether maps and programs count against RLIMIT_MEMLOCK.
-pub(crate) fn counts_locked_memory() -> bool {
+pub fn counts_locked_memory() -> bool {
     is_before((5, 11))
+}
+
+/// Whether hooking a program in takes CAP_BPF, as all of bpf() does before 5.19 where it is closed to ordinary users.
+pub fn hooking_needs_bpf() -> bool {
+    is_before((5, 19))
 }
 
 fn release() -> String {

@@ -49,6 +49,7 @@ pub(crate) fn open(attr: &mut bindings::perf_event_attr, cpu: u32, event: &str) 
 #[derive(Debug)]
 pub(crate) struct SideBandRing {
     fd: OwnedFd,
+    cpu: u32,
     header: NonNull<bindings::perf_event_mmap_page>,
     data: NonNull<u8>,
     page_size: usize,
@@ -60,8 +61,9 @@ pub(crate) struct SideBandRing {
 impl SideBandRing {
     const NAME: &'static str = "dummy";
 
-    /// Open it, running. With `build_ids` (5.12 and newer) the kernel reads the build ID of each mapping it tells of.
-    pub(crate) fn open(cpu: u32, build_ids: bool) -> Result<Self> {
+    /// Open its event, running. With `build_ids` (5.12 and newer) the kernel reads the build ID of each mapping it tells
+    /// of.
+    pub(crate) fn open_event(cpu: u32, build_ids: bool) -> Result<OwnedFd> {
         let mut attr = bindings::perf_event_attr {
             type_: bindings::PERF_TYPE_SOFTWARE,
             config: u64::from(bindings::PERF_COUNT_SW_DUMMY),
@@ -82,8 +84,17 @@ impl SideBandRing {
         attr.set_build_id(u64::from(build_ids));
         attr.set_watermark(1);
         attr.__bindgen_anon_2.wakeup_watermark = WAKE_BYTES;
-        let fd = open(&mut attr, cpu, Self::NAME)?;
-        Self::map(fd).map_err(|error| Error::perf("map", Self::NAME, cpu, error))
+        open(&mut attr, cpu, Self::NAME)
+    }
+
+    /// The ring of such an event.
+    pub(crate) fn new(fd: OwnedFd, cpu: u32) -> Result<Self> {
+        Self::map(fd, cpu).map_err(|error| Error::perf("map", Self::NAME, cpu, error))
+    }
+
+    /// The CPU that it is of.
+    pub(crate) fn cpu(&self) -> u32 {
+        self.cpu
     }
 
     /// Readable when enough waits.
@@ -91,7 +102,7 @@ impl SideBandRing {
         self.fd.as_fd()
     }
 
-    fn map(fd: OwnedFd) -> io::Result<Self> {
+    fn map(fd: OwnedFd, cpu: u32) -> io::Result<Self> {
         // SAFETY: sysconf has no preconditions.
         let page_size =
             usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
@@ -111,6 +122,7 @@ impl SideBandRing {
             NonNull::new(unsafe { address.cast::<u8>().add(page_size) }).ok_or_else(invalid)?;
         Ok(Self {
             fd,
+            cpu,
             header,
             data,
             page_size,

@@ -202,18 +202,9 @@ impl<'a> Programs<'a> {
         Ok(())
     }
 
-    /// Start the counters on one more CPU, which came up only now.
-    pub fn add_cpu(&mut self, cpu: u32) -> Result<()> {
-        for number in 0..self.events.len() {
-            if let Origin::Counter(counter) = &self.events[number].origin
-                && counter.has(cpu)
-            {
-                let opened = self.open_counter(number, counter, cpu)?;
-                opened.enable()?;
-                self.counters.push(opened);
-            }
-        }
-        Ok(())
+    /// What makes samples; the place of each is its number.
+    pub fn events(&self) -> &[Source] {
+        &self.events
     }
 
     /// What [`PerfEvent::attach`] needs to put source `number` on another CPU from another process: its program, and its

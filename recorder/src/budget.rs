@@ -32,15 +32,15 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Divide `max_memory` bytes: a quarter for the ring buffer, an eighth each for what waits for the disk and for the
-    /// tables. The rest is for what the recorder knows of processes and modules, and the programs' own.
+    /// Divide `max_memory` bytes: a quarter for the ring buffer, an eighth for the tables, a sixteenth for what waits for
+    /// the disk. The rest is for what the recorder knows of processes and modules, and the programs' own.
     pub(crate) fn of(max_memory: u64) -> Self {
         let ring = (max_memory / 8).clamp(1 << 20, MAX_RING);
         let ring = 1u32 << ring.ilog2();
         let nodes = usize::try_from(max_memory / 8 / NODE_BYTES).unwrap_or(usize::MAX);
         Self {
             ring_bytes: ring,
-            queue_bytes: max_memory / 8,
+            queue_bytes: max_memory / 16,
             flight_bytes: max_memory / 4,
             tables: TableLimits {
                 nodes: nodes.min(1 << 22),

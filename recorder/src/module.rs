@@ -140,6 +140,7 @@ impl Modules {
             path: mapping.path.to_vec(),
             file: mapping.file,
             build_id: mapping.build_id.as_ref().map(|id| id.as_bytes().to_vec()),
+            since_ns: mapping.since_ns,
         });
         let is_final = answer.is_some();
         let file = answer.flatten().unwrap_or_default();

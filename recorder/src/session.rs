@@ -7,12 +7,12 @@ use rawstack_format::Counters;
 use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 
 use crate::assembler::Assembler;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::monotonic_ns;
+use crate::hotplug::CpuWatch;
 use crate::options::Options;
 use crate::output::Output;
 use crate::runs::Runs;
-use crate::target::process_of;
 use crate::wake::Waker;
 
 mod archives;
@@ -41,13 +41,17 @@ pub(crate) struct Session<'a> {
     pub(crate) counters: Counters,
     /// Runs of the command up to now.
     pub(crate) run_rows: Vec<Run>,
+    /// Why the next run could not begin.
+    pub(crate) run_error: Option<Error>,
     /// The archive has the length that was allowed.
     pub(crate) is_full: bool,
+    /// CPUs that come and go.
+    pub(crate) cpus: Option<CpuWatch>,
 }
 
 impl Session<'_> {
-    /// Write what stands at the beginning, and learn what runs already.
-    pub(crate) fn begin(&mut self, run: Option<Run>) -> Result<()> {
+    /// Write what stands at the beginning, and learn what runs already: all, or `known` processes.
+    pub(crate) fn begin(&mut self, run: Option<Run>, known: &[u32]) -> Result<()> {
         if let Some(run) = run {
             self.note_run(run)?;
         }
@@ -56,8 +60,7 @@ impl Session<'_> {
         if !targets.names_tasks() {
             self.assembler.world.processes.read_all();
         }
-        let of_threads = targets.tids.iter().filter_map(|&tid| process_of(tid));
-        for pid in targets.pids.iter().copied().chain(of_threads) {
+        for &pid in known {
             self.assembler.world.processes.process(pid);
         }
         self.turn().map(|_| ())
@@ -123,13 +126,12 @@ impl Session<'_> {
         }
     }
 
-    /// Read and write until the recording is to end. `follow` is told of each command that is started on the way.
+    /// Read and write until the recording is to end.
     pub(crate) fn read_until_end(
         &mut self,
         waker: &mut Waker,
         start: Instant,
         runs: &mut Runs<'_>,
-        follow: impl Fn(&Runs<'_>) -> Result<()>,
     ) -> Result<()> {
         // The first write is due as early as any other, however long the beginning took.
         let mut written = start;
@@ -139,8 +141,9 @@ impl Session<'_> {
                 deadline.saturating_duration_since(Instant::now())
             });
             waker.wait(WAIT.min(left));
-            let is_last_run = self.mind_runs(runs, &follow)?;
+            let is_last_run = self.mind_runs(runs)?;
             self.turn()?;
+            self.mind_cpus(waker)?;
             self.tell_news();
             if written.elapsed() + WAIT >= WRITE_INTERVAL {
                 self.write()?;
@@ -156,23 +159,20 @@ impl Session<'_> {
     }
 
     /// When a run has ended, start the next. Whether it was the last.
-    fn mind_runs(
-        &mut self,
-        runs: &mut Runs<'_>,
-        follow: &impl Fn(&Runs<'_>) -> Result<()>,
-    ) -> Result<bool> {
+    fn mind_runs(&mut self, runs: &mut Runs<'_>) -> Result<bool> {
         let Some(row) = runs.ended() else {
             return Ok(false);
         };
         self.note_run(row)?;
-        if !runs.start_next()? {
-            return Ok(true);
+        match runs.release() {
+            Ok(Some(row)) => self.note_run(row).map(|()| false),
+            Ok(None) => Ok(true),
+            // The runs before it are as good as ever.
+            Err(error) => {
+                self.run_error = Some(error);
+                Ok(true)
+            }
         }
-        follow(runs)?;
-        if let Some(row) = runs.release()? {
-            self.note_run(row)?;
-        }
-        Ok(false)
     }
 
     /// No more ticks come: wait a moment for user halves of what still runs, then say of the rest what became of it.
@@ -181,6 +181,8 @@ impl Session<'_> {
         while !self.turn()? || (self.is_owed() && Instant::now() < end) {
             waker.wait(Duration::from_millis(5));
         }
+        // What is told from here on is told of what was lost, too.
+        self.assembler.end_gap();
         let counts = self.stream.counts()?;
         for loss in &counts.untold {
             self.assembler.add_loss(loss);
@@ -213,6 +215,19 @@ impl Session<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Record on CPUs that have come.
+    fn mind_cpus(&mut self, waker: &Waker) -> Result<()> {
+        let Some(cpus) = self.cpus.as_mut().filter(|cpus| cpus.is_due()) else {
+            return Ok(());
+        };
+        for news in cpus.turn(&mut self.side_band) {
+            if !self.options.quiet {
+                eprintln!("rawstack-record: {news}");
+            }
+        }
+        waker.watch(self.side_band.fds())
     }
 
     fn is_owed(&self) -> bool {

@@ -49,6 +49,8 @@ pub struct Summary {
     pub bytes: u64,
     /// Start, monotonic clock.
     pub start_ns: u64,
+    /// Why a run could not begin that was asked for.
+    pub run_error: Option<String>,
     /// What could not be written or synced.
     pub(crate) unwritten: Unwritten,
     /// Exit status of the command as from `wait`.
@@ -135,7 +137,8 @@ impl Summary {
         }
     }
 
-    /// What is missing in the archives because of the disk, why, and what to do; in one line.
+    /// What is missing in the archives, because of the disk or because a run could not begin, why, and what to do; in one
+    /// line.
     pub fn missing(&self) -> Option<String> {
         let gap = self.drops.iter().find(|drop| {
             drop.reason == DropReason::Unwritten && drop.count > 0 && !self.limited_by_size
@@ -162,7 +165,7 @@ impl Summary {
         let why = why.as_deref().unwrap_or("the disk is too slow");
         let path = self.path.display();
         match (parts.is_empty(), unsynced) {
-            (true, None) => None,
+            (true, None) => self.run_error.clone(),
             (true, Some(why)) => Some(format!(
                 "failed to sync {path}: {why}; check the disk, and the archive with `rawstack verify`"
             )),

@@ -5,6 +5,7 @@ import argparse
 import os
 import sys
 
+import blocking
 import living
 import recording
 import resolving
@@ -12,7 +13,7 @@ from measure import Failed, run
 from peers import FOLDER
 from table import Row, print_row, write
 
-ROWS = {**recording.ROWS, **living.ROWS, **resolving.ROWS}
+ROWS = {**recording.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS}
 
 
 def host_facts() -> dict[str, str]:

@@ -95,6 +95,7 @@ struct capture_request {
 	__u64 weight;
 	__u32 event;
 	__u32 at; /* AT_* bits */
+	__u32 skip; /* innermost kernel frames to leave out: of the program itself and what calls it */
 };
 
 static __always_inline struct cpu_state *this_cpu_state(void)
@@ -325,6 +326,7 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e, s
 
 	if (!slot || !read_registers(&walk, (struct pt_regs *)bpf_task_pt_regs(task)))
 		return false;
+	find_uprobes(&walk, task); /* now: they put their things in order before the return */
 	/*
 	 * A tick must not settle what is owed: it may interrupt the very code that does. If the task executes another
 	 * program in this kernel entry, what is shared ends as exec'd away, for each of its ticks.
@@ -386,10 +388,10 @@ static __always_inline void keep_kernel(struct tick_event *e, long size)
 		e->flags |= TICK_KERNEL_CUT;
 }
 
-static __always_inline void take_kernel(void *ctx, struct tick_event *e)
+static __always_inline void take_kernel(void *ctx, struct tick_event *e, const __u32 skip)
 {
 	if (capture_cfg.kernel_stacks)
-		keep_kernel(e, bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
+		keep_kernel(e, bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), skip));
 }
 
 /* A thread that never runs in user space has no user half: it is complete without. */
@@ -453,14 +455,16 @@ static __always_inline void send_tick(struct cpu_state *cpu, struct tick_event *
 		count_loss(cpu, output_failure(size), e->time_ns);
 }
 
-/* Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has no stack yet. */
+/*
+ * Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has neither time nor
+ * stack yet.
+ */
 static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struct tick_event *e, __u64 task,
 				       const struct capture_request *request)
 {
 	e->cpu = bpf_get_smp_processor_id();
 	e->id = (__u64)e->cpu << 48 | (__u64)level << 44 | ++cpu->next[level];
 	e->owner = e->id;
-	e->time_ns = bpf_ktime_get_ns();
 	e->type = EVENT_TICK;
 	e->state = STATE_COMPLETE;
 	e->flags = 0;
@@ -484,7 +488,8 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	if (!e || level >= LEVELS)
 		return 0;
 	begin_tick(cpu, level, e, bpf_get_current_pid_tgid(), request);
-	take_kernel(ctx, e);
+	e->time_ns = bpf_ktime_get_ns();
+	take_kernel(ctx, e, request->skip);
 	take_user_half(cpu, e, how);
 	send_tick(cpu, e);
 	return e->id;

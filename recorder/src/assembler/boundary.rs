@@ -71,7 +71,10 @@ impl Assembler {
             self.mark_written();
             Vec::new()
         };
-        self.close_batch();
+        // Where all rows wait there is nothing to close: what they need of the tables goes with them.
+        if self.has_rows() || self.epoch.bytes() >= self.batch_limit {
+            self.close_batch();
+        }
         if ends_epoch(self) {
             self.next_epoch(self.epoch.number() + 1, carried);
         } else {

@@ -6,6 +6,7 @@ mod library;
 mod plt;
 mod pmu;
 mod probe;
+mod starts;
 mod suggest;
 mod symbols;
 mod tracepoint;
