@@ -47,6 +47,8 @@ pub struct Summary {
     pub archives: u64,
     /// Their length, all together, in bytes.
     pub bytes: u64,
+    /// Samples in them: a flight recorder writes some not at all, and some several times.
+    pub written: u64,
     /// Start, monotonic clock.
     pub start_ns: u64,
     /// Why a run could not begin that was asked for.
@@ -100,7 +102,7 @@ impl Summary {
 
     fn bytes_per_sample(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-        let ratio = self.bytes as f64 / self.samples.max(1) as f64;
+        let ratio = self.bytes as f64 / self.written.max(1) as f64;
         ratio
     }
 
@@ -235,7 +237,13 @@ impl Display for Summary {
         };
         match self.archives {
             0 | 1 => writeln!(f, "archive     {bytes} bytes, {each:.2} a sample{end}")?,
-            more => writeln!(f, "archives    {more}: {bytes} bytes, {each:.2} a sample")?,
+            more => {
+                let samples = grouped(self.written);
+                writeln!(
+                    f,
+                    "archives    {more}: {samples} samples in {bytes} bytes, {each:.2} a sample"
+                )?;
+            }
         }
         write!(f, "look at it  rawstack report {}", self.shown_path())
     }
@@ -251,6 +259,7 @@ mod tests {
         let summary = Summary {
             path: "x.rawstack".into(),
             samples: 12_345,
+            written: 12_345,
             reserved: 12_346,
             states: [12_345, 0, 0, 0, 0, 0, 1, 0],
             drops: vec![Drop {

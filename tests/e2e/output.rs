@@ -178,6 +178,25 @@ fn rotated_by_size() {
     assert!((together - apart).abs() < 1.0, "{together} is not {apart}");
 }
 
+/// Check that the next archive begins on SIGUSR2, too.
+#[test]
+fn rotated_on_request() {
+    let lab = Lab::new();
+    let mut recorder = lab
+        .recorder("app.rawstack", &["-F", "1997", "--rotate", "1h", "--"])
+        .arg(workload("threads"))
+        .args(["2", "3"])
+        .spawn();
+    let [first, second] = [1, 2].map(|number| lab.path(&format!("app.{number}.rawstack")));
+    recorder.wait_until("it has begun", || is_longer(&first, 1000));
+    recorder.signal(Signal::USR2);
+    recorder.wait_until("there is a second archive", || second.exists());
+    let output = recorder.wait().success();
+    let archives = archives(&lab.path(""), "app");
+    assert_eq!(archives.len(), 2);
+    assert_seamless(&archives, reserved(&output));
+}
+
 /// Check that every archive but the last is whole when the recorder is killed while it goes from one to the next.
 #[test]
 fn killed_while_rotating() {
@@ -340,7 +359,7 @@ fn disk_full_for_a_time() {
     );
 }
 
-fn is_full(archive: &Path, bytes: u64) -> bool {
+fn is_longer(archive: &Path, bytes: u64) -> bool {
     archive
         .metadata()
         .is_ok_and(|metadata| metadata.len() > bytes)
@@ -371,7 +390,7 @@ fn disk_full_within_memory() {
     let disk = SmallDisk::new(&lab, "1m");
     let archive = disk.path("d.rawstack");
     let mut recorder = many_bytes(&archive, &[]).spawn();
-    recorder.wait_until("it has begun", || is_full(&archive, 1000));
+    recorder.wait_until("it has begun", || is_longer(&archive, 1000));
     let filler = disk.path("filler");
     // As much as there is: the last write fails.
     fs::write(&filler, vec![1; 2 << 20]).unwrap_err();
@@ -437,7 +456,7 @@ fn folder_read_only_for_a_time() {
         .args(["2", "5"])
         .spawn();
     let first = folder.join("r.1.rawstack");
-    recorder.wait_until("it has begun", || is_full(&first, 1000));
+    recorder.wait_until("it has begun", || is_longer(&first, 1000));
     immutable("+i");
     sleep(Duration::from_secs(2));
     immutable("-i");
@@ -535,19 +554,13 @@ fn memory_bound() {
     let lab = Lab::new();
     let disk = SmallDisk::new(&lab, "256k");
     let archive = disk.path("d.rawstack");
-    let mut recorder = many_bytes(&archive, &[], "5").spawn();
-    let mut peak = 0;
-    while !recorder.has_ended() {
-        peak = peak.max(resident_peak(recorder.pid()).unwrap_or(0));
-        sleep(Duration::from_millis(20));
-    }
-    let output = recorder.wait().code(2);
-    assert!(
-        output.stderr.contains("unwritten"),
-        "memory was not used up"
-    );
-    assert!(peak > 8 << 20, "{peak} bytes were not measured");
-    assert!(peak <= 64 << 20, "{peak} bytes at the most");
+    let mut recorder = many_bytes(&archive, &["--max-memory", "32M"]).spawn();
+    wait_for(&mut recorder, USED_UP);
+    sleep(Duration::from_secs(1));
+    let peak = resident_peak(recorder.pid()).unwrap();
+    recorder.signal(Signal::TERM);
+    recorder.wait().code(2);
+    assert!(peak <= 32 << 20, "{peak} bytes at the most");
 }
 
 /// The most memory that a process had so far, in bytes.

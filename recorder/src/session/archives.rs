@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
-use rawstack_format::record::{End, KernelModules, KernelSymbols, ModuleKind, Record, Run, State};
+use rawstack_format::record::{End, KernelModules, KernelSymbols, ModuleKind, Record, Run};
 
 use super::{Session, rate};
 use crate::assembler::Cut;
@@ -119,6 +119,12 @@ impl Session<'_> {
 
     /// Begin the next archive, or the next part of what is held, when it is time.
     pub(super) fn mind_growth(&mut self, waker: &Waker) -> Result<()> {
+        if matches!(self.options.growth, Growth::Rotate { .. })
+            && !self.assembler.is_in_gap()
+            && waker.take_request()
+        {
+            return self.rotate();
+        }
         if !self.output.is_flight() {
             return self.rotate_if_due();
         }
@@ -278,6 +284,7 @@ impl Session<'_> {
             is_numbered: ending.is_numbered,
             archives: ending.written.archives,
             bytes: ending.written.bytes,
+            written: ending.written.samples,
             start_ns: self.start_ns,
             run_error: self.run_error.map(|error| error.to_string()),
             unwritten: Unwritten {
