@@ -11,7 +11,7 @@ use libbpf_rs::libbpf_sys;
 use perf_event_open_sys::{bindings, ioctls};
 
 use crate::error::{Error, Result};
-use crate::perf_event::open;
+use crate::perf_event::{online_cpus, open};
 use crate::source::{Counter, Probe, Rate};
 
 /// A perf event, stopped or running. It and its program's link end when it is dropped.
@@ -80,6 +80,21 @@ impl PerfEvent {
         })
     }
 
+    /// The event that another process opened, started and gave away.
+    pub fn from_descriptor(fd: OwnedFd, name: &str, cpu: u32) -> Self {
+        Self {
+            fd,
+            link: None,
+            name: name.to_owned(),
+            cpu,
+        }
+    }
+
+    /// Another descriptor of it, to give away.
+    pub fn descriptor(&self) -> Result<OwnedFd> {
+        self.fd.try_clone().map_err(Error::Descriptor)
+    }
+
     /// Put a program behind it. With a cookie (5.15 and newer) the program can ask for that number.
     pub fn attach(&mut self, program: BorrowedFd<'_>, cookie: Option<u64>) -> Result<()> {
         let Some(cookie) = cookie else {
@@ -133,5 +148,24 @@ impl PerfEvent {
             return Err(Error::perf(action, &self.name, self.cpu, error));
         }
         Ok(())
+    }
+}
+
+/// Whether this machine has `counter`, and can sample it.
+pub fn is_available(counter: &Counter) -> Result<bool> {
+    let all = online_cpus()?;
+    let cpu = counter.cpus.as_ref().and_then(|cpus| cpus.first());
+    let cpu = cpu.or(all.first()).copied().unwrap_or(0);
+    match PerfEvent::open("counter", counter, cpu) {
+        Ok(_) => Ok(true),
+        Err(Error::Perf { error, .. })
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP)
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::result;
 
 use libbpf_rs::ProgramType;
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
+use libbpf_rs::btf::types::{Func, Typedef};
+use libbpf_rs::btf::{Btf, TypeId};
 
 use crate::error::{Error, Result};
 use crate::source::Kind;
@@ -32,6 +32,22 @@ pub fn can_defer() -> Result<result::Result<(), &'static str>> {
     } else {
         Err("the kernel has no bpf_task_work (6.18 and newer)")
     })
+}
+
+/// Names of the tracepoints that this kernel has, without those of its modules, sorted.
+pub fn tracepoints() -> Result<Vec<String>> {
+    let btf = Btf::from_path(BTF).map_err(Error::UnreadableBtf)?;
+    let mut names: Vec<String> = (1..btf.len())
+        .filter_map(|id| btf.type_by_id::<Typedef<'_>>(TypeId::from(u32::try_from(id).ok()?)))
+        .filter_map(|it| {
+            it.name()?
+                .to_str()?
+                .strip_prefix("btf_trace_")
+                .map(str::to_owned)
+        })
+        .collect();
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// Whether programs may loop with `bpf_loop` (5.17 and newer).
@@ -68,8 +84,13 @@ pub(crate) fn allocates_anywhere() -> bool {
 }
 
 /// Whether maps and programs count against RLIMIT_MEMLOCK.
-pub(crate) fn counts_locked_memory() -> bool {
+pub fn counts_locked_memory() -> bool {
     is_before((5, 11))
+}
+
+/// Whether hooking a program in takes CAP_BPF, as all of bpf() does before 5.19 where it is closed to ordinary users.
+pub fn hooking_needs_bpf() -> bool {
+    is_before((5, 19))
 }
 
 fn release() -> String {

@@ -47,7 +47,7 @@ pub struct Config {
     pub off_cpu: Option<OffCpu>,
     /// Who is recorded.
     pub targets: Targets,
-    /// What makes samples; the place of each is its number.
+    /// What else makes samples.
     pub events: Vec<Source>,
     /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
     pub ring_bytes: u32,
@@ -102,8 +102,10 @@ impl<'a> Programs<'a> {
             verdict: String::new(),
         };
         set_print(Some((PrintLevel::Warn, keep_words)));
-        if config.events.len() > MAX_EVENTS {
-            return Err(Error::TooManyEvents(config.events.len()));
+        let numbers = config.events.iter().map(|event| event.number + 1);
+        let count = numbers.max().unwrap_or(0);
+        if count > MAX_EVENTS {
+            return Err(Error::TooManyEvents(count));
         }
         let cookies = cookies(&config.events)?;
         let mut open = RecorderSkelBuilder::default()
@@ -200,21 +202,12 @@ impl<'a> Programs<'a> {
         Ok(())
     }
 
-    /// Start the counters on one more CPU, which came up only now.
-    pub fn add_cpu(&mut self, cpu: u32) -> Result<()> {
-        for number in 0..self.events.len() {
-            if let Origin::Counter(counter) = &self.events[number].origin
-                && counter.has(cpu)
-            {
-                let opened = self.open_counter(number, counter, cpu)?;
-                opened.enable()?;
-                self.counters.push(opened);
-            }
-        }
-        Ok(())
+    /// What makes samples; the place of each is its number.
+    pub fn events(&self) -> &[Source] {
+        &self.events
     }
 
-    /// What [`PerfEvent::attach`] needs to put event `number` on another CPU from another process: its program, and its
+    /// What [`PerfEvent::attach`] needs to put source `number` on another CPU from another process: its program, and its
     /// cookie where the kernel has such.
     pub fn program_of(&self, number: usize) -> Result<(OwnedFd, Option<u64>)> {
         let program = self.program(self.events[number].kind())?;
@@ -225,7 +218,7 @@ impl<'a> Programs<'a> {
     fn cookie(&self, number: usize) -> Option<u64> {
         let source = &self.events[number];
         let is_known = self.cookies.contains(&source.kind());
-        is_known.then(|| source.cookie(number))
+        is_known.then(|| source.cookie())
     }
 
     fn program(&self, kind: Kind) -> Result<ProgramMut<'_>> {
@@ -246,7 +239,7 @@ impl<'a> Programs<'a> {
     /// Hook in tracepoints and probes. One perf event is enough: its program runs on all CPUs.
     fn start_hits(&mut self, cpu: u32) -> Result<()> {
         for number in 0..self.events.len() {
-            let Source { name, origin } = &self.events[number];
+            let Source { name, origin, .. } = &self.events[number];
             let mut event = match origin {
                 Origin::Counter(_) => continue,
                 Origin::RawTracepoint { name, .. } => {
@@ -335,12 +328,12 @@ fn cookies(events: &[Source]) -> Result<Vec<Kind>> {
     let mut known = Vec::new();
     for kind in Kind::ALL {
         let mut of_kind = events.iter().filter(|event| event.kind() == kind);
-        if of_kind.next().is_none() {
+        let Some(first) = of_kind.next() else {
             continue;
-        }
+        };
         if kernel::has_cookies(kind) {
             known.push(kind);
-        } else if let Some(second) = of_kind.next() {
+        } else if let Some(second) = of_kind.find(|event| event.cookie() != first.cookie()) {
             return Err(Error::LoneEvent {
                 event: second.name.clone(),
                 kind: kind.plural(),
@@ -386,8 +379,8 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
         data.capture_cfg.kernel_stacks = u32::from(config.kernel_stacks);
         data.capture_cfg.max_user_frames = config.max_user_frames;
         data.capture_cfg.max_kernel_frames = kernel::frame_limit();
-        for (number, event) in config.events.iter().enumerate() {
-            data.recorder_cfg.lone_cookie[event.kind() as usize] = event.cookie(number);
+        for event in &config.events {
+            data.recorder_cfg.lone_cookie[event.kind() as usize] = event.cookie();
         }
         data.recorder_cfg.has_cookie = cookies.iter().map(|&kind| 1 << kind as u32).sum();
     }

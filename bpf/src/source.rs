@@ -7,11 +7,13 @@ use perf_event_open_sys::bindings;
 /// Events of one recording at most: `MAX_EVENTS` of `src/c/event.h`.
 pub const MAX_EVENTS: usize = 64;
 
-/// An event that makes samples. Its number in the recording is its place in [`Config::events`](crate::Config::events).
+/// What makes the samples of an event, or of a part of it: an event can have several places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// For messages.
     pub name: String,
+    /// Number of the event in the recording.
+    pub number: usize,
     /// What it is to the kernel.
     pub origin: Origin,
 }
@@ -101,7 +103,15 @@ pub struct Probe {
     pub offset: u64,
     /// Each so manieth hit is a sample of that weight.
     pub every: u32,
+    /// In user code, not in the kernel's.
+    pub is_in_user: bool,
+    /// A function begins here: the caller is found in the return address alone, there is no frame yet.
+    pub is_entry: bool,
 }
+
+/// `AT_ENTRY` and `AT_PROBE` of `src/c/event.h`, where a cookie has them.
+const AT_ENTRY: u64 = 1 << 8;
+const AT_PROBE: u64 = 2 << 8;
 
 /// Kinds of programs, with numbers and names as in `src/c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,12 +157,16 @@ impl Source {
     }
 
     /// What its program is told: `COOKIE_*` of `src/c/event.h`.
-    pub(crate) fn cookie(&self, number: usize) -> u64 {
-        let every = match &self.origin {
-            Origin::Counter(_) => 0,
-            Origin::Tracepoint { every, .. } | Origin::RawTracepoint { every, .. } => *every,
-            Origin::Probe(probe) => probe.every,
+    pub(crate) fn cookie(&self) -> u64 {
+        let (every, bits) = match &self.origin {
+            Origin::Counter(_) => (0, 0),
+            Origin::Tracepoint { every, .. } | Origin::RawTracepoint { every, .. } => (*every, 0),
+            Origin::Probe(probe) => {
+                let bits = [(probe.is_entry, AT_ENTRY), (probe.is_in_user, AT_PROBE)];
+                let set = bits.into_iter().filter(|(is_set, _)| *is_set);
+                (probe.every, set.map(|(_, bit)| bit).sum())
+            }
         };
-        u64::from(every) << 32 | (number as u64 & 0xff)
+        u64::from(every) << 32 | bits | (self.number as u64 & 0xff)
     }
 }

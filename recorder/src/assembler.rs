@@ -68,6 +68,7 @@ pub(crate) struct Assembler {
     totals: Totals,
     /// Of those before it.
     past: Totals,
+    /// What happened before has been handed in, but for user halves that are owed.
     last_ns: u64,
     limits: TableLimits,
     /// Raw bytes after which a batch is cut; what was carried into it comes on top.
@@ -137,9 +138,14 @@ impl Assembler {
         u32::try_from(run).unwrap_or(u32::MAX)
     }
 
-    /// Time of the last sample, monotonic clock.
-    pub(crate) fn last_ns(&self) -> u64 {
-        self.last_ns
+    /// All that happened before `time_ns` has been handed in.
+    pub(crate) fn caught_up(&mut self, time_ns: u64) {
+        self.last_ns = self.last_ns.max(time_ns);
+    }
+
+    /// Forget what no sample can ask for any more.
+    pub(crate) fn forget(&mut self) {
+        self.world.processes.forget(self.last_ns);
     }
 
     /// Time of the first sample of the batch that is being filled.

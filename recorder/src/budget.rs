@@ -2,6 +2,10 @@
 
 /// Most memory that is given to the ring buffer, in bytes: half a second of 20 kHz on sixteen CPUs.
 const MAX_RING: u64 = 64 << 20;
+/// Least memory for the ring buffer, in bytes.
+const LEAST_RING: u32 = 256 << 10;
+/// Room for one sample a second, in bytes: two seconds of samples with a hundred frames in both halves.
+const RING_BYTES_PER_HZ: u64 = 2 * 2048;
 /// Bytes that a node of the stacks' tree takes in memory, its part of the frames' and of the indices included.
 const NODE_BYTES: u64 = 48;
 
@@ -46,9 +50,31 @@ impl Budget {
     }
 }
 
+impl Budget {
+    /// Bytes of the ring buffer for so many samples a second from all CPUs; `None`: that cannot be told.
+    pub(crate) fn ring_for(&self, samples: Option<u64>) -> u32 {
+        let needed = samples.map_or(u64::MAX, |samples| {
+            samples.saturating_mul(RING_BYTES_PER_HZ)
+        });
+        let needed = needed.min(u64::from(self.ring_bytes));
+        let ring = u32::try_from(needed).unwrap_or(u32::MAX);
+        ring.next_power_of_two().max(LEAST_RING)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a ring buffer is as large as the rate wants it, but within its part.
+    #[test]
+    fn ring_by_rate() {
+        let budget = Budget::of(64 << 20);
+        assert_eq!(budget.ring_for(Some(2 * 99)), 1 << 20);
+        assert_eq!(budget.ring_for(Some(1)), LEAST_RING);
+        assert_eq!(budget.ring_for(Some(2 * 20_000)), 8 << 20);
+        assert_eq!(budget.ring_for(None), 8 << 20);
+    }
 
     /// Check that the parts stay within the whole for any size, and that the ring buffer is a power of two.
     #[test]

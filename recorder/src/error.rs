@@ -38,6 +38,16 @@ pub enum Error {
         /// What to do.
         cure: &'static str,
     },
+    /// An event that was asked for cannot be recorded here.
+    #[error("failed to find event {event}: {why}; {cure}")]
+    Event {
+        /// As given.
+        event: String,
+        /// Why not.
+        why: String,
+        /// What to do.
+        cure: &'static str,
+    },
     /// The command is not there.
     #[error(
         "failed to find command {0}: it is no executable file in PATH; check its name, or give its path"

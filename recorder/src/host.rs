@@ -8,7 +8,11 @@ use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Name and value of each fact that is known.
-pub(crate) fn facts(cpus: usize, kernel_build_id: Option<&BuildId>) -> Vec<(String, String)> {
+pub(crate) fn facts(
+    cpus: usize,
+    kernel_build_id: Option<&BuildId>,
+    event_notes: &[String],
+) -> Vec<(String, String)> {
     let name = uname();
     let file = |path: &str| {
         fs::read_to_string(path)
@@ -38,6 +42,7 @@ pub(crate) fn facts(cpus: usize, kernel_build_id: Option<&BuildId>) -> Vec<(Stri
             "os",
             os_name(&fs::read_to_string("/etc/os-release").unwrap_or_default()),
         ),
+        ("event_notes", event_notes.join("; ")),
     ];
     let known = facts.into_iter().filter(|(_, value)| !value.is_empty());
     known

@@ -5,21 +5,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{
-    Config, Counter, OffCpu, Origin, Programs, Room, SideBand, Source, can_defer, online_cpus,
-};
+use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
 use rawstack_format::Counters;
-use rawstack_format::record::{Event as EventRow, Mode, Recording};
+use rawstack_format::record::{Mode, Recording};
 use rustix::param::page_size;
 
 use crate::assembler::Assembler;
 use crate::budget::Budget;
 use crate::error::{Error, Result};
-use crate::event_spec::{EventKind, EventSpec};
+use crate::event::Events;
 use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
+use crate::hotplug::CpuWatch;
 use crate::kernel::{self, KernelMap};
-use crate::options::{Growth, Options, Rate, UserStacks};
+use crate::options::{Growth, Options, UserStacks};
 use crate::output::Output;
 use crate::privilege;
 use crate::runs::Runs;
@@ -29,8 +28,6 @@ use crate::target::TargetSet;
 use crate::wake::Waker;
 use crate::world::World;
 
-/// The kernel's own limit of `cpu-clock`, in nanoseconds.
-const LEAST_PERIOD: u64 = 10_000;
 /// Threads that can owe a user half at once.
 const MAX_THREADS: u32 = 256 << 10;
 
@@ -80,12 +77,19 @@ pub fn record(options: &Options) -> Result<Summary> {
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
     let targets = TargetSet::find(&options.targets, &cpus)?;
+    let events = Events::find(&options.events, options.rate)?;
+    if !options.quiet {
+        for note in &events.notes {
+            eprintln!("rawstack-record: {note}");
+        }
+    }
     // Ahead of the command, so that even what runs before it becomes the command is told of.
     let host = Host {
         helper: Rc::new(helper),
         side_band: SideBand::open(&cpus)?,
         cpus,
         targets,
+        events,
         mode,
         mode_reason,
     };
@@ -102,6 +106,7 @@ struct Host {
     side_band: SideBand,
     cpus: Vec<u32>,
     targets: TargetSet,
+    events: Events,
     mode: Capture,
     mode_reason: String,
 }
@@ -117,20 +122,22 @@ fn run(
         side_band,
         cpus,
         targets,
+        events,
         mode,
         mode_reason,
     } = host;
-    let period = clock_period(options)?;
     let mut room = Room::default();
     let budget = Budget::of(options.max_memory);
-    let config = config(options, mode, &targets, period, &budget);
+    let samples = events.samples_per_second();
+    let ring_bytes = budget.ring_for(samples.map(|samples| samples * cpus.len() as u64));
+    let config = config(options, mode, &targets, &events, ring_bytes);
     let mut programs = Programs::load(&mut room, &config)?;
     programs.attach()?;
     targets.add(&programs)?;
-    add_command(options, runs, &programs)?;
+    add_commands(options, runs, &programs)?;
     let stream = programs.stream()?;
-    let mut waker = Waker::new(stream.fd())?;
-    let mut output = Output::create(options, &budget)?;
+    let mut waker = Waker::new(side_band.fds().chain([stream.fd()]))?;
+    let mut output = Output::create(options, &budget, &helper)?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     let recording = Recording {
         mode: mode_name(mode).1,
@@ -138,9 +145,9 @@ fn run(
         start_ns,
         start_wall_ns: wall_ns(),
         writer: concat!("rawstack-record ", env!("CARGO_PKG_VERSION")).to_owned(),
-        events: event_rows(options, period),
+        events: events.rows,
         options: options.given.clone(),
-        host: facts(cpus.len(), kernel::build_id().as_ref()),
+        host: facts(cpus.len(), kernel::build_id().as_ref(), &events.notes),
         labels: options.labels.clone(),
         ..Recording::default()
     };
@@ -165,19 +172,23 @@ fn run(
         run_rows: Vec::new(),
         run_error: None,
         is_full: false,
+        cpus: None,
     };
-    // Later archives and runs are still made by this process itself.
-    if options.runs == 1 && matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_)) {
-        privilege::give_up().map_err(|error| Error::System {
+    let (side_band, helper) = (&session.side_band, &session.assembler.world.helper);
+    let wanted = targets.wanted.cpus.clone();
+    session.cpus = Some(CpuWatch::new(helper, &programs, side_band, cpus, wanted)?);
+    let known = targets.processes();
+    let sealed = session.assembler.world.helper.seal();
+    sealed
+        .and_then(|()| privilege::give_up())
+        .map_err(|error| Error::System {
             action: "give up privileges",
             error,
         })?;
-    }
-    session.begin(first_run)?;
-    session.read_until_end(&mut waker, start, runs, |runs| {
-        add_command(options, runs, &programs)
-    })?;
+    session.begin(first_run, &known)?;
+    session.read_until_end(&mut waker, start, runs)?;
     programs.stop()?;
+    session.cpus.iter().for_each(CpuWatch::stop);
     while programs.send_unended()? {
         session.turn()?;
     }
@@ -189,91 +200,28 @@ fn config(
     options: &Options,
     mode: Capture,
     targets: &TargetSet,
-    period: u64,
-    budget: &Budget,
+    events: &Events,
+    ring_bytes: u32,
 ) -> Config {
     Config {
         mode,
         kernel_stacks: options.kernel_stacks,
         max_user_frames: options.max_frames,
         targets: targets.wanted.clone(),
-        events: sources(options, period),
-        off_cpu: off_cpu(options),
-        ring_bytes: budget.ring_bytes,
-        wakeup_bytes: u64::from(budget.ring_bytes / 8),
+        events: events.sources.clone(),
+        off_cpu: events.off_cpu,
+        ring_bytes,
+        wakeup_bytes: u64::from(ring_bytes / 8),
         max_threads: MAX_THREADS,
     }
 }
 
-/// Nanoseconds between two ticks of the clock.
-fn clock_period(options: &Options) -> Result<u64> {
-    if let Some(event) = options
-        .events
-        .iter()
-        .find(|event| event.name != "cpu-clock" && !matches!(event.kind, EventKind::OffCpu { .. }))
-    {
-        return Err(Error::Option {
-            option: "--event",
-            why: format!("event {event} is not known"),
-            cure: "this version samples cpu-clock",
-        });
-    }
-    match options.rate {
-        Rate::Period(period) if period < LEAST_PERIOD => Err(Error::Option {
-            option: "--period",
-            why: format!("{period} ns is too short"),
-            cure: "give 10000 or more",
-        }),
-        Rate::Period(period) => Ok(period),
-        Rate::Frequency(hz) => Ok(1_000_000_000 / hz),
-    }
-}
-
-/// Time blocked, where it is among the events.
-fn off_cpu(options: &Options) -> Option<OffCpu> {
-    let mut numbered = (0u32..).zip(&options.events);
-    numbered.find_map(|(number, event)| match event.kind {
-        EventKind::OffCpu { min } => Some(OffCpu {
-            number,
-            min_ns: u64::try_from(min.as_nanos()).unwrap_or(u64::MAX),
-        }),
-        _ => None,
-    })
-}
-
-fn sources(options: &Options, period: u64) -> Vec<Source> {
-    let counters = options
-        .events
-        .iter()
-        .filter(|event| event.name == "cpu-clock");
-    counters
-        .map(|event| Source {
-            name: event.name.clone(),
-            origin: Origin::Counter(Counter::cpu_clock(period)),
-        })
-        .collect()
-}
-
-fn event_rows(options: &Options, period: u64) -> Vec<EventRow> {
-    let row = |event: &EventSpec| {
-        let is_clock = event.name == "cpu-clock";
-        EventRow {
-            name: event.name.clone(),
-            unit: "ns".to_owned(),
-            period: if is_clock { period } else { 0 },
-            frequency: match options.rate {
-                Rate::Frequency(hz) if is_clock => hz,
-                _ => 0,
-            },
+/// Record the commands of all runs: later there is no right to add any.
+fn add_commands(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
+    if options.targets.command {
+        for command in runs.commands() {
+            programs.add_process_at_exec(command.id())?;
         }
-    };
-    options.events.iter().map(row).collect()
-}
-
-/// Record the command of the run that is about to begin.
-fn add_command(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
-    match runs.command() {
-        Some(command) if options.targets.command => Ok(programs.add_process_at_exec(command.id())?),
-        _ => Ok(()),
     }
+    Ok(())
 }

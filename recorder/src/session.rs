@@ -9,18 +9,18 @@ use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 use crate::assembler::Assembler;
 use crate::error::{Error, Result};
 use crate::host::monotonic_ns;
-use crate::options::{Options, Rate};
+use crate::hotplug::CpuWatch;
+use crate::options::Options;
 use crate::output::Output;
 use crate::runs::Runs;
-use crate::target::process_of;
 use crate::wake::Waker;
 
 mod archives;
 
 /// Longest time that a sample stays in memory only, together with the wait for events: less than a second.
 const WRITE_INTERVAL: Duration = Duration::from_millis(750);
-/// Longest wait for events.
-const WAIT: Duration = Duration::from_millis(100);
+/// Longest wait for events; what wakes is a part of a buffer that is used.
+const WAIT: Duration = Duration::from_millis(250);
 /// Batches of events that are read before anything else is looked at.
 const BATCHES_PER_TURN: usize = 64;
 /// How long user halves may still come after the last tick.
@@ -45,11 +45,13 @@ pub(crate) struct Session<'a> {
     pub(crate) run_error: Option<Error>,
     /// The archive has the length that was allowed.
     pub(crate) is_full: bool,
+    /// CPUs that come and go.
+    pub(crate) cpus: Option<CpuWatch>,
 }
 
 impl Session<'_> {
-    /// Write what stands at the beginning, and learn what runs already.
-    pub(crate) fn begin(&mut self, run: Option<Run>) -> Result<()> {
+    /// Write what stands at the beginning, and learn what runs already: all, or `known` processes.
+    pub(crate) fn begin(&mut self, run: Option<Run>, known: &[u32]) -> Result<()> {
         if let Some(run) = run {
             self.note_run(run)?;
         }
@@ -58,8 +60,7 @@ impl Session<'_> {
         if !targets.names_tasks() {
             self.assembler.world.processes.read_all();
         }
-        let of_threads = targets.tids.iter().filter_map(|&tid| process_of(tid));
-        for pid in targets.pids.iter().copied().chain(of_threads) {
+        for &pid in known {
             self.assembler.world.processes.process(pid);
         }
         self.turn().map(|_| ())
@@ -68,6 +69,7 @@ impl Session<'_> {
     /// Read what waits. Whether that was all.
     pub(crate) fn turn(&mut self) -> Result<bool> {
         let was_full = self.is_full;
+        let begun = monotonic_ns();
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -82,6 +84,8 @@ impl Session<'_> {
             self.send_cuts()?;
             self.rotate_if_due()?;
             if events == 0 {
+                // With no samples for hours, too, processes that came and went are forgotten.
+                self.assembler.caught_up(begun);
                 return Ok(true);
             }
             if self.is_full && !was_full {
@@ -116,21 +120,18 @@ impl Session<'_> {
             _ => world.processes.apply(event),
         });
         if let Some(drop) = lost {
-            world.processes.distrust();
-            if !self.options.targets.names_tasks() {
-                world.processes.read_all();
-            }
+            let reads_all = !self.options.targets.names_tasks();
+            world.processes.distrust(drop.to_ns, reads_all);
             self.assembler.add_drop(drop);
         }
     }
 
-    /// Read and write until the recording is to end. `follow` is told of each command that is started on the way.
+    /// Read and write until the recording is to end.
     pub(crate) fn read_until_end(
         &mut self,
         waker: &mut Waker,
         start: Instant,
         runs: &mut Runs<'_>,
-        follow: impl Fn(&Runs<'_>) -> Result<()>,
     ) -> Result<()> {
         // The first write is due as early as any other, however long the beginning took.
         let mut written = start;
@@ -140,8 +141,9 @@ impl Session<'_> {
                 deadline.saturating_duration_since(Instant::now())
             });
             waker.wait(WAIT.min(left));
-            let is_last_run = self.mind_runs(runs, &follow)?;
+            let is_last_run = self.mind_runs(runs)?;
             self.turn()?;
+            self.mind_cpus(waker)?;
             self.tell_news();
             if written.elapsed() + WAIT >= WRITE_INTERVAL {
                 self.write()?;
@@ -157,20 +159,13 @@ impl Session<'_> {
     }
 
     /// When a run has ended, start the next. Whether it was the last.
-    fn mind_runs(
-        &mut self,
-        runs: &mut Runs<'_>,
-        follow: &impl Fn(&Runs<'_>) -> Result<()>,
-    ) -> Result<bool> {
+    fn mind_runs(&mut self, runs: &mut Runs<'_>) -> Result<bool> {
         let Some(row) = runs.ended() else {
             return Ok(false);
         };
         self.note_run(row)?;
-        match Self::next_run(runs, follow) {
-            Ok(Some(row)) => {
-                self.note_run(row)?;
-                Ok(false)
-            }
+        match runs.release() {
+            Ok(Some(row)) => self.note_run(row).map(|()| false),
             Ok(None) => Ok(true),
             // The runs before it are as good as ever.
             Err(error) => {
@@ -178,17 +173,6 @@ impl Session<'_> {
                 Ok(true)
             }
         }
-    }
-
-    fn next_run(
-        runs: &mut Runs<'_>,
-        follow: &impl Fn(&Runs<'_>) -> Result<()>,
-    ) -> Result<Option<Run>> {
-        if !runs.start_next()? {
-            return Ok(None);
-        }
-        follow(runs)?;
-        runs.release()
     }
 
     /// No more ticks come: wait a moment for user halves of what still runs, then say of the rest what became of it.
@@ -233,21 +217,20 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Record on CPUs that have come.
+    fn mind_cpus(&mut self, waker: &Waker) -> Result<()> {
+        let Some(cpus) = self.cpus.as_mut().filter(|cpus| cpus.is_due()) else {
+            return Ok(());
+        };
+        for news in cpus.turn(&mut self.side_band) {
+            if !self.options.quiet {
+                eprintln!("rawstack-record: {news}");
+            }
+        }
+        waker.watch(self.side_band.fds())
+    }
+
     fn is_owed(&self) -> bool {
         self.assembler.owed().next().is_some()
-    }
-}
-
-/// The events and how often each is sampled, for people.
-fn rate(options: &Options) -> String {
-    let names: Vec<_> = options
-        .events
-        .iter()
-        .map(|event| event.name.as_str())
-        .collect();
-    let names = names.join(", ");
-    match options.rate {
-        Rate::Period(period) => format!("{names} every {period}"),
-        Rate::Frequency(hz) => format!("{names} at {hz} Hz"),
     }
 }

@@ -59,6 +59,12 @@ impl TargetSet {
         online.iter().copied().filter(wanted).collect()
     }
 
+    /// The processes that are named, themselves or by a thread of theirs.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let of_threads = self.tids.iter().filter_map(|&tid| process_of(tid));
+        self.pids.iter().copied().chain(of_threads).collect()
+    }
+
     /// Tell the programs, which are attached already: what targets make from here on follows by itself. What they made
     /// since they were looked up is looked for now.
     pub(crate) fn add(&self, programs: &Programs<'_>) -> Result<()> {

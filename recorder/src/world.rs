@@ -70,6 +70,14 @@ impl World {
         })
     }
 
+    /// Forget the modules that `is_used` does not name, if there are many.
+    pub(crate) fn forget_modules(&mut self, is_used: impl Fn(ModuleNumber) -> bool) {
+        if self.modules.are_many() {
+            self.strays.clear();
+            self.modules.keep_only(is_used);
+        }
+    }
+
     /// The kernel's address space.
     pub(crate) fn kernel_space(&self) -> Space {
         Space {

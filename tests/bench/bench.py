@@ -5,13 +5,14 @@ import argparse
 import os
 import sys
 
+import blocking
 import recording
 import resolving
 from measure import Failed, run
 from peers import FOLDER
 from table import Row, print_row, write
 
-ROWS = {**recording.ROWS, **resolving.ROWS}
+ROWS = {**recording.ROWS, **blocking.ROWS, **resolving.ROWS}
 
 
 def host_facts() -> dict[str, str]:

@@ -94,6 +94,8 @@ enum capture_how {
 struct capture_request {
 	__u64 weight;
 	__u32 event;
+	__u32 at; /* AT_* bits */
+	__u32 skip; /* innermost kernel frames to leave out: of the program itself and what calls it */
 };
 
 static __always_inline struct cpu_state *this_cpu_state(void)
@@ -239,11 +241,15 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 	}
 	begin_user(&e->head, slot, tid, STATE_FAULTED);
 	/* Another stack pointer: sigreturn or ptrace put other registers there, the stack of the tick is gone. */
-	if (start_walk(&walk, task) && walk.sp == slot->sp) {
-		walk_user(&walk, e->frames, MAX_USER_FRAMES, false);
+	if (start_walk(&walk, task) && (walk.sp == slot->sp || slot->at & AT_PROBE)) {
+		walk.ip = slot->ip;
+		walk.sp = slot->sp;
+		walk.fp = slot->fp;
+		walk.extra = slot->at & AT_ENTRY;
+		find_uprobes(&walk, task);
+		walk_user(&walk, e->frames, MAX_USER_FRAMES, slot->at & AT_ENTRY, false);
 		if (walk.end == WALK_FAULT && fetch)
 			return 1;
-		repair_uretprobes(task, &walk, e->frames);
 		e->head.state = walk_state(&walk);
 		e->head.user_depth = walk_depth(&walk);
 		e->head.n_user = walk.kept;
@@ -320,6 +326,7 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e, s
 
 	if (!slot || !read_registers(&walk, (struct pt_regs *)bpf_task_pt_regs(task)))
 		return false;
+	find_uprobes(&walk, task); /* now: they put their things in order before the return */
 	/*
 	 * A tick must not settle what is owed: it may interrupt the very code that does. If the task executes another
 	 * program in this kernel entry, what is shared ends as exec'd away, for each of its ticks.
@@ -334,7 +341,10 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e, s
 	if (!err) {
 		slot->owner = e->id;
 		slot->exec_id = task->self_exec_id;
+		slot->ip = walk.ip;
 		slot->sp = walk.sp;
+		slot->fp = walk.fp;
+		slot->at = e->at;
 		slot->done = 0;
 	}
 	barrier();
@@ -360,7 +370,9 @@ static __always_inline void take_user_now(struct tick_event *e, struct task_stru
 	e->state = STATE_FAULTED;
 	if (first > MAX_KERNEL_FRAMES || !start_walk(&walk, task))
 		return;
-	walk_user(&walk, &e->frames[first], room, plain);
+	walk.extra = e->at & AT_ENTRY;
+	find_uprobes(&walk, task);
+	walk_user(&walk, &e->frames[first], room, e->at & AT_ENTRY, plain);
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
 	e->user_depth = walk_depth(&walk);
@@ -376,10 +388,10 @@ static __always_inline void keep_kernel(struct tick_event *e, long size)
 		e->flags |= TICK_KERNEL_CUT;
 }
 
-static __always_inline void take_kernel(void *ctx, struct tick_event *e)
+static __always_inline void take_kernel(void *ctx, struct tick_event *e, const __u32 skip)
 {
 	if (capture_cfg.kernel_stacks)
-		keep_kernel(e, bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
+		keep_kernel(e, bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), skip));
 }
 
 /* A thread that never runs in user space has no user half: it is complete without. */
@@ -394,12 +406,12 @@ static __always_inline bool has_user_half(struct task_struct *task, const enum c
 }
 
 /*
- * Whether the tick interrupted user code, whose stack a uretprobe has not changed. Then the task is about to return to
- * user space anyway: what the tick can see whole, it may as well take, and spare the hook on the return.
+ * Whether the tick interrupted user code. Then the task is about to return to user space anyway: what the tick can see
+ * whole, it may as well take, and spare the hook on the return.
  */
-static __always_inline bool in_user_code(struct tick_event *e, struct task_struct *task)
+static __always_inline bool in_user_code(struct tick_event *e)
 {
-	return capture_cfg.kernel_stacks && !e->n_kernel && !BPF_CORE_READ(task, utask, return_instances);
+	return e->at & AT_PROBE || (capture_cfg.kernel_stacks && !e->n_kernel);
 }
 
 static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, const enum capture_how how)
@@ -407,7 +419,7 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
 	bool at_once = how != CAPTURE_DEFERRED || exiting;
-	bool try_first = !at_once && in_user_code(e, task);
+	bool try_first = !at_once && in_user_code(e);
 
 	if (!has_user_half(task, how)) {
 		/* An exiting thread lost its memory already. */
@@ -443,14 +455,16 @@ static __always_inline void send_tick(struct cpu_state *cpu, struct tick_event *
 		count_loss(cpu, output_failure(size), e->time_ns);
 }
 
-/* Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has no stack yet. */
+/*
+ * Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has neither time nor
+ * stack yet.
+ */
 static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struct tick_event *e, __u64 task,
 				       const struct capture_request *request)
 {
 	e->cpu = bpf_get_smp_processor_id();
 	e->id = (__u64)e->cpu << 48 | (__u64)level << 44 | ++cpu->next[level];
 	e->owner = e->id;
-	e->time_ns = bpf_ktime_get_ns();
 	e->type = EVENT_TICK;
 	e->state = STATE_COMPLETE;
 	e->flags = 0;
@@ -461,7 +475,7 @@ static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struc
 	e->user_depth = 0;
 	e->n_kernel = 0;
 	e->n_user = 0;
-	e->pad = 0;
+	e->at = request->at;
 }
 
 /* Reserve an ID and take what can be taken at `level`, which is ours. */
@@ -474,7 +488,8 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	if (!e || level >= LEVELS)
 		return 0;
 	begin_tick(cpu, level, e, bpf_get_current_pid_tgid(), request);
-	take_kernel(ctx, e);
+	e->time_ns = bpf_ktime_get_ns();
+	take_kernel(ctx, e, request->skip);
 	take_user_half(cpu, e, how);
 	send_tick(cpu, e);
 	return e->id;

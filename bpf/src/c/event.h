@@ -45,6 +45,12 @@ enum tick_flag {
 	TICK_BLOCKED = 2, /* with STATE_PENDING: no EVENT_USER follows, recording ends while the task is blocked */
 };
 
+/* Where the user code stands, as the caller knows it. */
+enum at_flag {
+	AT_ENTRY = 1, /* at a function's first instruction: its frame is not there yet */
+	AT_PROBE = 2, /* at a uprobe, which changes registers before the return to user space */
+};
+
 /* A sample: its kernel half, and its user half unless that is still to come. */
 struct tick_event {
 	__u16 type;
@@ -61,7 +67,7 @@ struct tick_event {
 	__u32 user_depth; /* frames the user half really has; more than MAX_WALK: ~0 */
 	__u16 n_kernel;
 	__u16 n_user;
-	__u32 pad;
+	__u32 at; /* AT_* bits */
 	__u64 frames[MAX_KERNEL_FRAMES +
 		     MAX_USER_FRAMES]; /* kernel, then user, leaf first; only the filled part is sent */
 };
@@ -103,7 +109,11 @@ struct slot {
 	__u64 done; /* owner's user half was sent */
 	__u64 start_time; /* tells a reused TID */
 	__u64 exec_id; /* tells another program in the same thread */
-	__u64 sp; /* user stack pointer at the tick: tells replaced registers */
+	__u64 ip; /* user registers at the tick */
+	__u64 sp; /* tells replaced registers, too */
+	__u64 fp;
+	__u32 at; /* AT_* bits */
+	__u32 pad;
 	__u32 pid;
 	__u32 arming; /* between test and set: what interrupts there must not do the same */
 };
@@ -153,6 +163,7 @@ enum event_kind {
 
 /* What the attaching side tells a program of its event, in one number: COOKIE_* say where. */
 #define COOKIE_EVENT 0xff /* number of the event */
+#define COOKIE_AT_SHIFT 8 /* AT_* bits */
 #define COOKIE_EVERY_SHIFT 32 /* each so manieth hit is a sample */
 
 /* Set before the programs are loaded: the recorder's own part. */

@@ -57,11 +57,29 @@ struct bpf_map {
 	__u32 id;
 };
 
-struct mm_struct;
+/* Its page holds the code that a uretprobe returns to, and instructions that uprobes execute elsewhere. */
+struct xol_area {
+	unsigned long vaddr;
+};
 
-struct return_instance;
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+};
+
+/* A return address that a uretprobe replaced. Innermost first. */
+struct return_instance {
+	unsigned long stack;
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
+};
 
 struct uprobe_task {
+	unsigned long vaddr;
+	unsigned long xol_vaddr;
 	struct return_instance *return_instances;
 };
 

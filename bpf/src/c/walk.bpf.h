@@ -21,6 +21,10 @@ struct walk {
 	__u64 fp;
 	__u64 *frames; /* room for `room` */
 	__u64 high; /* end of the stack's mapping, 0: not asked yet */
+	__u64 trampoline; /* where uretprobes return to, 0: the task has none */
+	__u64 instance; /* the replaced return address to look at next: a struct return_instance, as a number */
+	__u64 link; /* return address at a function's first instruction */
+	__u64 extra; /* frames ahead of the first record, beside the leaf: 0 or 1, and not known to the verifier */
 	__u32 room;
 	__u32 depth; /* frames seen */
 	__u32 kept; /* frames stored: set at the end */
@@ -50,6 +54,7 @@ static __always_inline bool read_registers(struct walk *walk, struct pt_regs *re
 	walk->sp = BPF_CORE_READ(regs, sp);
 	walk->fp = BPF_CORE_READ(regs, bp);
 	walk->compat = BPF_CORE_READ(regs, cs) == USER32_CS;
+	walk->link = 0;
 	return (BPF_CORE_READ(regs, cs) & 3) == 3;
 }
 #elif defined(__TARGET_ARCH_arm64)
@@ -62,6 +67,7 @@ static __always_inline bool read_registers(struct walk *walk, struct pt_regs *re
 	walk->ip = BPF_CORE_READ(regs, pc);
 	walk->sp = BPF_CORE_READ(regs, sp);
 	walk->fp = BPF_CORE_READ(regs, regs[29]);
+	walk->link = BPF_CORE_READ(regs, regs[30]);
 	return (BPF_CORE_READ(regs, pstate) & 0xf) == 0;
 }
 #endif
@@ -78,6 +84,102 @@ static __always_inline bool start_walk(struct walk *walk, struct task_struct *ta
 		regs = (struct pt_regs *)(BPF_CORE_READ(task, stack) + THREAD_SIZE -
 					  bpf_core_type_size(struct pt_regs));
 	return read_registers(walk, regs);
+}
+
+/* Return addresses of one task that uretprobes replace at most: the kernel's own limit. */
+#define MAX_RETURNS 64
+/* Room of one piece of code in the uprobes' page: the trampoline is the first. */
+#define XOL_SLOT 128
+
+/*
+ * A uretprobe replaces the return address of the function it is on by its trampoline's, and notes where on the stack
+ * that was. The first note from `instance` on of an address that lies above `below`; 0: none. Notes below are of
+ * functions that keep no frames, or that were left by longjmp().
+ *
+ * Numbers in, number out, not static: the verifier goes through it once.
+ */
+__noinline __u64 next_return(__u64 instance, __u64 below)
+{
+	struct return_instance *next;
+	int i;
+
+	for (i = 0; i < MAX_RETURNS && instance; i++) {
+		next = (struct return_instance *)instance;
+		if (BPF_CORE_READ(next, stack) > below)
+			return instance;
+		instance = (__u64)BPF_CORE_READ(next, next);
+	}
+	return 0;
+}
+
+/* The return address that was where the trampoline's is now, above `below` on the stack. */
+static __always_inline __u64 true_return(struct walk *walk, __u64 below)
+{
+	struct return_instance *instance;
+
+	walk->instance = next_return(walk->instance, below);
+	if (!walk->instance)
+		return walk->trampoline;
+	instance = (struct return_instance *)walk->instance;
+	return BPF_CORE_READ(instance, orig_ret_vaddr);
+}
+
+#if defined(__TARGET_ARCH_x86)
+/*
+ * In the trampoline of 6.11 and newer, behind its system call (at 13): the note is gone, the address lies on the stack
+ * above two saved registers (popped at 13 and 15; `ret` at 16).
+ */
+static __always_inline __u64 pushed_return(struct walk *walk, __u64 at)
+{
+	__u64 address = 0;
+
+	if (at < 13 || at > 16)
+		return walk->ip;
+	bpf_probe_read_user(&address, sizeof(address), (void *)(walk->sp + (at == 13 ? 16 : at == 15 ? 8 : 0)));
+	return address ? address : walk->ip;
+}
+#else
+static __always_inline __u64 pushed_return(struct walk *walk, __u64 at)
+{
+	return walk->ip;
+}
+#endif
+
+/* Where the code really is while uprobes have it elsewhere: in a copy of its instruction, or on its way back. */
+static __always_inline void leave_uprobes(struct walk *walk, struct uprobe_task *utask)
+{
+	__u64 copy = BPF_CORE_READ(utask, xol_vaddr);
+	__u64 at = walk->ip - walk->trampoline;
+	struct return_instance *instance;
+
+	if (at < XOL_SLOT) {
+		/* At its start, the trampoline's stack pointer is one word above the place; then it pushes three. */
+		walk->instance = next_return(walk->instance, walk->sp - 9);
+		instance = (struct return_instance *)walk->instance;
+		if (instance && BPF_CORE_READ(instance, stack) <= walk->sp + 16)
+			walk->ip = BPF_CORE_READ(instance, orig_ret_vaddr);
+		else
+			walk->ip = pushed_return(walk, at);
+	} else if (copy && walk->ip - copy < XOL_SLOT) {
+		walk->ip = BPF_CORE_READ(utask, vaddr) + (walk->ip - copy);
+	}
+}
+
+/* Learn what uprobes have changed of the stack. */
+static __always_inline void find_uprobes(struct walk *walk, struct task_struct *task)
+{
+	struct uprobe_task *utask;
+
+	if (!bpf_core_field_exists(task->utask) || !bpf_core_field_exists(task->mm->uprobes_state.xol_area))
+		return; /* CONFIG_UPROBES=n */
+	utask = BPF_CORE_READ(task, utask);
+	if (!utask)
+		return;
+	walk->trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+	if (!walk->trampoline)
+		return;
+	walk->instance = (__u64)BPF_CORE_READ(utask, return_instances);
+	leave_uprobes(walk, utask);
 }
 
 static long keep_bounds(struct task_struct *task, struct vm_area_struct *vma, void *data)
@@ -155,6 +257,8 @@ static __always_inline void step(struct walk *walk, __u64 place, const bool plai
 	} else if (!record[1]) {
 		walk->end = WALK_DONE;
 	} else {
+		if (walk->trampoline && record[1] == walk->trampoline)
+			record[1] = true_return(walk, walk->fp);
 		keep(walk, place, record[1]);
 		advance(walk, record, plain);
 	}
@@ -165,7 +269,7 @@ static long walk_step(__u32 i, void *data)
 {
 	struct walk *walk = data;
 
-	step(walk, (__u64)i + 1, false);
+	step(walk, (__u64)i + 1 + walk->extra, false);
 	return walk->end != WALK_ON;
 }
 
@@ -195,21 +299,37 @@ static __always_inline void fetch_stack(void)
 		bpf_loop(MAX_WALK, fetch_step, &walk, 0);
 }
 
+/* At a function's first instruction: keep where it returns to, which no frame record tells yet. */
+static __always_inline void keep_link(struct walk *walk)
+{
+#if defined(__TARGET_ARCH_x86)
+	if (walk->compat)
+		bpf_probe_read_user(&walk->link, sizeof(__u32), (void *)walk->sp);
+	else
+		bpf_probe_read_user(&walk->link, sizeof(__u64), (void *)walk->sp);
+#endif
+	if (walk->trampoline && walk->link == walk->trampoline)
+		walk->link = true_return(walk, walk->sp - 1);
+	keep(walk, 1, walk->link);
+}
+
 /* Store the frames from the instruction itself outwards; stops at the configured number, but counts on. */
-static __always_inline void walk_user(struct walk *walk, __u64 *frames, __u32 room, const bool plain)
+static __always_inline void walk_user(struct walk *walk, __u64 *frames, __u32 room, bool at_entry, const bool plain)
 {
 	__u32 i;
 
 	walk->frames = frames;
 	walk->room = capture_cfg.max_user_frames < room ? capture_cfg.max_user_frames : room;
 	keep(walk, 0, walk->ip);
+	if (at_entry)
+		keep_link(walk);
 	if (!plausible(walk, walk->sp, plain))
 		walk->end = WALK_DONE;
 	else if (!plain)
 		bpf_loop(MAX_WALK, walk_step, walk, 0);
 	else
 		for (i = 1; i < PLAIN_FRAMES && walk->end == WALK_ON; i++)
-			step(walk, i, true);
+			step(walk, i + walk->extra, true);
 	walk->kept = walk->depth < walk->room ? walk->depth : walk->room;
 }
 
@@ -226,19 +346,6 @@ static __always_inline __u32 walk_depth(const struct walk *walk)
 	if (walk->end == WALK_ON)
 		return ~0U;
 	return walk->depth > walk->kept ? walk->depth : 0;
-}
-
-/*
- * A uretprobe replaces return addresses on the stack by its trampoline's. The kernel's walk puts them back
- * (fixup_uretprobe_trampoline_entries() in kernel/events/callchain.c, 6.11 and newer): take its frames for ours where
- * the task has any.
- */
-static __always_inline void repair_uretprobes(struct task_struct *task, struct walk *walk, __u64 *frames)
-{
-	if (!BPF_CORE_READ(task, utask, return_instances))
-		return;
-	/* At most the kernel's own limit; what lies deeper stays as walked. */
-	bpf_get_task_stack(task, frames, MAX_USER_FRAMES * sizeof(__u64), BPF_F_USER_STACK);
 }
 
 #endif

@@ -182,6 +182,8 @@ impl Assembler {
             self.epoch.put_task(&mut self.world, sample.pid, sample.tid);
             sample.kernel = self.epoch.carry(&self.world, &before, sample.kernel);
         }
+        let epoch = &self.epoch;
+        self.world.forget_modules(|module| epoch.uses(module));
         self.put_back(carried);
     }
 }

@@ -4,12 +4,17 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use rawstack_bpf::Programs;
 
 use super::SUPERVISE;
 use super::account::Account;
+use super::archives::ArchiveDoor;
 use super::connection::Connection;
-use super::door::{Door, Order};
+use super::cpus::CpuDoor;
+use super::door::{Door, Order, Reply};
 use super::patience::Suspect;
 use super::wire::{Answer, FileFacts, FileRequest, ProcessAnswer, Request};
 use crate::error::{Error, Result};
@@ -50,14 +55,45 @@ impl Helper {
         })
     }
 
-    /// Another connection, with a worker of its own: for another thread.
-    pub(crate) fn connect(&self) -> io::Result<Connection> {
-        let mut connection = self.connection.borrow_mut();
+    /// Have the events of `programs`, and the side-band's, opened on CPUs that come later.
+    pub(crate) fn watch_cpus(&self, programs: &Programs<'_>, build_ids: bool) -> Result<CpuDoor> {
+        let door = self.open_door().map_err(|error| Error::System {
+            action: "reach the helper process",
+            error,
+        })?;
+        CpuDoor::new(door, programs, build_ids)
+    }
+
+    /// Have archives created from now on, with these names: see [`Names::numbered`](crate::output::names::Names).
+    pub(crate) fn make_archives(
+        &self,
+        output: &Path,
+        force: bool,
+        keep: Option<u32>,
+    ) -> io::Result<ArchiveDoor> {
+        ArchiveDoor::new(self.open_door()?, output, force, keep)
+    }
+
+    /// The helper agrees to nothing new from here on, and keeps only the rights that it needs for what it agreed to.
+    pub(crate) fn seal(&self) -> io::Result<()> {
+        let connection = self.connection.borrow();
+        let Some(own) = connection.as_ref() else {
+            return Ok(());
+        };
+        own.door.send(&Order::Seal, &[])?;
+        match own.door.receive::<Reply>(None)?.0 {
+            Reply::Done => Ok(()),
+            reply => Err(reply.into_error()),
+        }
+    }
+
+    fn open_door(&self) -> io::Result<Door> {
+        let connection = self.connection.borrow();
         let gone = || io::Error::from(io::ErrorKind::NotConnected);
-        let own = connection.as_mut().ok_or_else(gone)?;
+        let own = connection.as_ref().ok_or_else(gone)?;
         let (door, theirs) = Door::pair()?;
         own.door.send(&Order::Listen, &[theirs.as_fd()])?;
-        Connection::new(door)
+        Ok(door)
     }
 
     /// What it did not answer.

@@ -12,8 +12,10 @@
 //! another. Requests are data, checked by who gets them; the recorder believes its helper, not the other way round.
 
 mod account;
+mod archives;
 mod client;
 mod connection;
+mod cpus;
 mod door;
 mod patience;
 mod supervisor;
@@ -24,8 +26,9 @@ use std::env;
 use std::ffi::OsStr;
 use std::process;
 
+pub(crate) use archives::ArchiveDoor;
 pub(crate) use client::Helper;
-pub(crate) use connection::Connection;
+pub(crate) use cpus::CpuDoor;
 pub(crate) use wire::{FileRequest, ProcessAnswer};
 
 /// First argument by which this program knows that it is to supervise.

@@ -48,6 +48,8 @@ pub(crate) struct FileRequest {
     pub(crate) file: (u32, u32, u64),
     /// Build ID, where known.
     pub(crate) build_id: Option<Vec<u8>>,
+    /// When it was mapped, monotonic clock; 0: before that was told of.
+    pub(crate) since_ns: u64,
 }
 
 /// What the worker says, in the order of requests.
@@ -207,6 +209,7 @@ mod tests {
             path: b"/a\xff".to_vec(),
             file: (1, 2, 3),
             build_id: Some(vec![4; 20]),
+            since_ns: 5,
         })
     }
 

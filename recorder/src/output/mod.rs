@@ -21,6 +21,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::budget::Budget;
 use crate::error::{Error, Result};
+use crate::helper::Helper;
 use crate::host::{monotonic_ns, wall_ns};
 use crate::options::{Amount, Growth, Options};
 use crate::privilege;
@@ -29,12 +30,14 @@ use crate::totals::Totals;
 mod disk;
 mod dump;
 mod flight;
-mod names;
+mod maker;
+pub(crate) mod names;
 mod queue;
-mod sink;
+pub(crate) mod sink;
 
 use disk::Disk;
 use flight::{Flight, Held};
+use maker::Maker;
 use names::Names;
 use queue::{Job, Queue, Written};
 
@@ -99,13 +102,24 @@ pub(crate) struct Ending {
 
 impl Output {
     /// Create the archive, or see that one could be created later.
-    pub(crate) fn create(options: &Options, budget: &Budget) -> Result<Self> {
+    pub(crate) fn create(options: &Options, budget: &Budget, helper: &Helper) -> Result<Self> {
         let path = &options.output;
+        let system_error = |action| move |error| Error::System { action, error };
         let queue = Queue::default();
-        let names = match options.growth {
-            Growth::Unlimited | Growth::MaxSize(_) => Names::single(path, options.force),
-            Growth::Rotate { keep, .. } => Names::numbered(path, options.force, keep),
-            Growth::FlightRecorder(_) => Names::numbered(path, options.force, None),
+        let keep = match options.growth {
+            Growth::Rotate { keep, .. } => keep,
+            _ => None,
+        };
+        let maker = match options.growth {
+            Growth::Unlimited | Growth::MaxSize(_) => {
+                Maker::Own(Names::single(path, options.force))
+            }
+            // Once the recording goes on, this process may create nothing.
+            _ => Maker::Helper(
+                helper
+                    .make_archives(path, options.force, keep)
+                    .map_err(system_error("ask the helper process for archives"))?,
+            ),
         };
         let flight = match options.growth {
             Growth::FlightRecorder(Amount::Size(size)) => Some(Flight::new(size, None)),
@@ -114,7 +128,7 @@ impl Output {
             }
             _ => None,
         };
-        let first = names.next();
+        let first = maker.next();
         let archive_error = |error| match error {
             FormatError::Exists { .. } => Error::Exists(path.clone()),
             error => Error::Archive {
@@ -122,14 +136,13 @@ impl Output {
                 error,
             },
         };
-        let mut disk = Disk::new(queue.clone(), names);
+        let mut disk = Disk::new(queue.clone(), maker);
         match flight {
             Some(_) => check_folder(&first).map_err(archive_error)?,
             None => disk.open().map_err(archive_error)?,
         }
         let encoder = Encoder::new(WriterOptions::default().level).map_err(archive_error)?;
-        let makes_files = !matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_));
-        let thread = start_writer(disk, makes_files)?;
+        let thread = start_writer(disk)?;
         Ok(Self {
             path: path.clone(),
             growth: options.growth,
@@ -314,18 +327,13 @@ impl Output {
     }
 }
 
-/// Start the writing thread. Its file is open: unless it makes others, it needs no capability from here on, and a
-/// thread drops its own.
-fn start_writer(disk: Disk, makes_files: bool) -> Result<JoinHandle<()>> {
+/// Start the writing thread. Its file is open, others are made by the helper: it needs no capability from here on, and
+/// a thread drops its own.
+fn start_writer(disk: Disk) -> Result<JoinHandle<()>> {
     let system_error = |action| move |error| Error::System { action, error };
     let (ready, is_ready) = sync_channel(1);
     let run = move || {
-        let dropped = if makes_files {
-            Ok(())
-        } else {
-            privilege::keep_only(CapabilitySet::empty())
-        };
-        _ = ready.send(dropped);
+        _ = ready.send(privilege::keep_only(CapabilitySet::empty()));
         disk.run();
     };
     let thread = thread::Builder::new().name("writer".to_owned()).spawn(run);

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use rawstack_format::record::{End, KernelModules, KernelSymbols, ModuleKind, Record, Run};
 
-use super::{Session, rate};
+use super::Session;
 use crate::assembler::Cut;
 use crate::error::Result;
+use crate::event::rate_text;
 use crate::host::{monotonic_ns, wall_ns};
 use crate::options::Growth;
 use crate::summary::{Summary, Unwritten};
@@ -25,7 +26,7 @@ impl Session<'_> {
             let record = Record::KernelModules(KernelModules { modules });
             self.output.add_preamble(&record)?;
         }
-        if let Some(vdso) = self.assembler.world.kernel.vdso.clone() {
+        if let Some(vdso) = self.assembler.world.kernel.vdso.take() {
             self.output.add_preamble(&Record::Vdso(vdso))?;
         }
         if self.options.all_kernel_symbols {
@@ -112,8 +113,7 @@ impl Session<'_> {
             self.assembler.cut();
             self.send_cuts()?;
         }
-        let seen = self.assembler.last_ns();
-        self.assembler.world.processes.forget(seen);
+        self.assembler.forget();
         Ok(())
     }
 
@@ -259,19 +259,20 @@ impl Session<'_> {
         let has_no_id = |module: &&rawstack_format::record::Module| {
             module.kind == ModuleKind::Elf && module.build_id.is_none()
         };
+        let rates: Vec<_> = self.recording.events.iter().map(rate_text).collect();
         Ok(Summary {
             path: self.options.output.clone(),
             duration,
             mode,
             mode_reason: self.recording.mode_reason,
-            event: rate(self.options),
+            event: rates.join(", "),
             samples: totals.samples,
             reserved,
             states: totals.states,
             drops: totals.drops,
             processes,
             threads,
-            modules: world.modules.iter().count(),
+            modules: usize::try_from(world.modules.met()).unwrap_or(usize::MAX),
             without_build_id: world
                 .modules
                 .iter()
