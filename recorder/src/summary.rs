@@ -164,7 +164,7 @@ impl Summary {
             let left = grouped(*left);
             parts.push(format!("the last {left} samples and the end are missing"));
         }
-        let why = why.as_deref().unwrap_or("the disk is too slow");
+        let why = why.as_deref().unwrap_or("it takes too long");
         let path = self.path.display();
         match (parts.is_empty(), unsynced) {
             (true, None) => self.run_error.clone(),
@@ -303,7 +303,7 @@ mod tests {
         };
         assert_eq!(
             summary.missing().unwrap(),
-            "failed to write /x/app.rawstack: the disk is too slow: 1,234 samples between 3.2 s and 6.9 s are \
+            "failed to write /x/app.rawstack: it takes too long: 1,234 samples between 3.2 s and 6.9 s are \
              missing; what is there is whole and can be read; find room for more"
         );
         summary.unwritten = Unwritten {

@@ -84,9 +84,10 @@ impl Session<'_> {
         }
         self.is_full =
             matches!(self.options.growth, Growth::MaxSize(_)) && self.output.is_at_its_size();
+        self.tell_news();
         let may_grow = !matches!(self.options.growth, Growth::MaxSize(_)) || room != Some(0);
         let has_memory = !self.output.is_full(was_in_gap);
-        if may_grow && has_memory {
+        if may_grow && has_memory && !self.is_hurried {
             if was_in_gap {
                 self.assembler.end_gap();
                 self.say("samples are kept again");
