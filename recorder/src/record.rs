@@ -179,12 +179,15 @@ fn run(
     session.cpus = Some(CpuWatch::new(helper, &programs, side_band, cpus, wanted)?);
     let known = targets.processes();
     let sealed = session.assembler.world.helper.seal();
-    sealed
+    let unfiltered = sealed
         .and_then(|()| privilege::give_up())
         .map_err(|error| Error::System {
             action: "give up privileges",
             error,
         })?;
+    if let Some(note) = unfiltered.filter(|_| !options.quiet) {
+        eprintln!("rawstack-record: {note}");
+    }
     session.begin(first_run, &known)?;
     session.read_until_end(&mut waker, start, runs)?;
     programs.stop()?;
