@@ -10,6 +10,7 @@ use crate::assembler::Assembler;
 use crate::error::{Error, Result};
 use crate::host::monotonic_ns;
 use crate::hotplug::CpuWatch;
+use crate::jit::Tracker;
 use crate::options::Options;
 use crate::output::Output;
 use crate::runs::Runs;
@@ -34,6 +35,7 @@ pub(crate) struct Session<'a> {
     pub(crate) side_band: SideBand,
     pub(crate) output: Output,
     pub(crate) assembler: Assembler,
+    pub(crate) jit: Tracker,
     pub(crate) recording: Recording,
     /// Start of the recording, monotonic clock; that in `recording` is its archive's.
     pub(crate) start_ns: u64,
@@ -86,12 +88,14 @@ impl Session<'_> {
             if events == 0 {
                 // With no samples for hours, too, processes that came and went are forgotten.
                 self.assembler.caught_up(begun);
+                self.read_jit_maps()?;
                 return Ok(true);
             }
             if self.is_full && !was_full {
                 return Ok(false);
             }
         }
+        self.read_jit_maps()?;
         Ok(false)
     }
 

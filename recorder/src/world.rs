@@ -104,6 +104,11 @@ impl World {
             };
         };
         let module = self.modules.of_mapping(pid, &mapping);
+        let kind = self.modules.get(module).map(|module| module.kind);
+        // Pages of the kernel's own making have names in brackets.
+        if kind == Some(ModuleKind::Anonymous) && !mapping.path.starts_with(b"[") {
+            self.processes.mark_jit(pid);
+        }
         let offset = self.offset(module, &mapping, address);
         UserPlace {
             module: Some((module, offset)),

@@ -12,6 +12,7 @@ mod events;
 mod halves;
 mod hostile;
 mod hotplug;
+mod jit;
 mod killed;
 mod memory;
 mod names;

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,9 +66,9 @@ def recording(outcome: Outcome, name: str, mode: str, folder: Path, rawstack: Ra
     return path, info
 
 
-def share_known(path: Path, rawstack: Rawstack) -> float:
+def share_known(path: Path, rawstack: Rawstack, event: str = "cpu-clock") -> float:
     """Check that each sample's functions have names, in both halves; the least share of those that always run."""
-    report = json.loads(rawstack("report", "--json", "--symbol-dir", rawstack.symbols, path))
+    report = json.loads(rawstack("report", "--json", "--event", event, "--symbol-dir", rawstack.symbols, path))
     totals = {(row["module"], row["name"]): row["total"] for row in report["rows"]}
     in_kernel = totals.get(("[kernel]", "vfs_read"), 0)
     reading = totals.get(("/bin/work", "read_zeroes"), 0)
@@ -75,6 +76,36 @@ def share_known(path: Path, rawstack: Rawstack) -> float:
     share, name = min((totals.get(("/bin/work", name), 0) / report["total"], name) for name in ALWAYS)
     check(share >= SHARE, f"{name} is in {share:.1%} of the samples, not in {SHARE:.0%}")
     return share
+
+
+def weights(path: Path, rawstack: Rawstack) -> Counter:
+    """Sum of the weights of each event."""
+    sums: Counter = Counter()
+    for line in rawstack("dump", path).splitlines():
+        sample = json.loads(line)
+        sums[sample["event"]] += sample["weight"]
+    return sums
+
+
+def events(outcome: Outcome, mode: str, folder: Path, rawstack: Rawstack) -> None:
+    """Check that hits are counted as they happened, and that a uretprobe hides no caller."""
+    path, info = recording(outcome, "events", mode, folder, rawstack)
+    turns = next(int(line.split()[0]) for line in outcome.said["events"].lines if line.endswith(" turns"))
+    sums = weights(path, rawstack)
+    returns = sums["uretprobe:/bin/work:middle"]
+    check(returns == turns, f"events: {returns} returns of {turns} calls")
+    reads = sums["raw_syscalls:sys_enter"]
+    check(64 * turns <= reads <= 64 * turns + 200, f"events: {reads} system calls in {turns} turns")
+    share_known(path, rawstack)
+    modules = [module["path"] for module in info["modules"]]
+    check("[uprobes]" not in modules, "events: the trampoline of uretprobes in a stack")
+
+
+def kprobe(outcome: Outcome, mode: str, folder: Path, rawstack: Rawstack) -> None:
+    path, _ = recording(outcome, "kprobe", mode, folder, rawstack)
+    turns = next(int(line.split()[0]) for line in outcome.said["kprobe"].lines if line.endswith(" turns"))
+    hits = weights(path, rawstack)["kprobe:vfs_read"]
+    check(64 * turns <= hits <= 64 * turns + 20, f"kprobe: {hits} hits in {turns} turns of 64")
 
 
 def refusal(outcome: Outcome, name: str, words: list[str]) -> None:
@@ -128,7 +159,11 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
     attempt(recording, outcome, "capabilities", mode, folder, rawstack)
     attempt(rights, outcome)
     attempt(doctor, outcome)
+    attempt(events, outcome, mode, folder, rawstack)
+    attempt(kprobe, outcome, mode, folder, rawstack)
     refusals = dict(REFUSALS)
+    if kernel.series < (5, 15):
+        refusals["two-probes"] = ["uprobe:/bin/work:main", "5.15"]
     if not can_defer(kernel):
         refusals["no-deferral"] = ["--user-stacks", "6.18", "immediate"]
     if kernel.series < (5, 11):

@@ -49,6 +49,7 @@ enum tick_flag {
 enum at_flag {
 	AT_ENTRY = 1, /* at a function's first instruction: its frame is not there yet */
 	AT_PROBE = 2, /* at a uprobe, which changes registers before the return to user space */
+	AT_ARMING = 4, /* inside the library: the return is just being hooked. Not the caller's to say */
 };
 
 /* A sample: its kernel half, and its user half unless that is still to come. */

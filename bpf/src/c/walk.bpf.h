@@ -146,7 +146,7 @@ static __always_inline __u64 pushed_return(struct walk *walk, __u64 at)
 #endif
 
 /* Where the code really is while uprobes have it elsewhere: in a copy of its instruction, or on its way back. */
-static __always_inline void leave_uprobes(struct walk *walk, struct uprobe_task *utask)
+static __always_inline void leave_uprobes(struct walk *walk, struct uprobe_task *utask, const bool is_current)
 {
 	__u64 copy = BPF_CORE_READ(utask, xol_vaddr);
 	__u64 at = walk->ip - walk->trampoline;
@@ -158,15 +158,15 @@ static __always_inline void leave_uprobes(struct walk *walk, struct uprobe_task 
 		instance = (struct return_instance *)walk->instance;
 		if (instance && BPF_CORE_READ(instance, stack) <= walk->sp + 16)
 			walk->ip = BPF_CORE_READ(instance, orig_ret_vaddr);
-		else
+		else if (is_current)
 			walk->ip = pushed_return(walk, at);
 	} else if (copy && walk->ip - copy < XOL_SLOT) {
 		walk->ip = BPF_CORE_READ(utask, vaddr) + (walk->ip - copy);
 	}
 }
 
-/* Learn what uprobes have changed of the stack. */
-static __always_inline void find_uprobes(struct walk *walk, struct task_struct *task)
+/* Learn what uprobes have changed of the stack of `task`, and read it where that is the current one. */
+static __always_inline void find_uprobes(struct walk *walk, struct task_struct *task, const bool is_current)
 {
 	struct uprobe_task *utask;
 
@@ -179,7 +179,7 @@ static __always_inline void find_uprobes(struct walk *walk, struct task_struct *
 	if (!walk->trampoline)
 		return;
 	walk->instance = (__u64)BPF_CORE_READ(utask, return_instances);
-	leave_uprobes(walk, utask);
+	leave_uprobes(walk, utask, is_current);
 }
 
 static long keep_bounds(struct task_struct *task, struct vm_area_struct *vma, void *data)

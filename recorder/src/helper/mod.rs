@@ -17,6 +17,7 @@ mod client;
 mod connection;
 mod cpus;
 mod door;
+mod jit;
 mod patience;
 mod supervisor;
 mod wire;
@@ -31,6 +32,7 @@ use rustix::thread::set_name;
 pub(crate) use archives::ArchiveDoor;
 pub(crate) use client::Helper;
 pub(crate) use cpus::CpuDoor;
+pub(crate) use jit::JitReader;
 pub(crate) use wire::{FileRequest, ProcessAnswer};
 
 /// First argument by which this program knows that it is to supervise.

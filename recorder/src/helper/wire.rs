@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::elf::ElfFacts;
+use crate::jit;
 use crate::proc_fs::{Maps, ProcessFacts};
 
 /// Longest request in bytes.
@@ -33,6 +34,10 @@ pub(super) enum Request {
     Maps(u32),
     /// The file behind a mapping.
     File(FileRequest),
+    /// A piece of a file that tells of code that a process makes.
+    JitFile(jit::Request),
+    /// No more of those of this process.
+    ForgetJit(u32),
 }
 
 /// The file behind a mapping of a process.
@@ -65,6 +70,8 @@ pub(super) enum Answer {
     Maps(Option<Maps>),
     /// `None` where it could not be opened, or is not the one that is mapped.
     File(Option<FileFacts>),
+    JitFile(Result<jit::Piece, jit::Refusal>),
+    Forgotten,
 }
 
 /// A process with its mappings.
