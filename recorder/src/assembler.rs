@@ -17,6 +17,8 @@ mod gap;
 
 /// Raw bytes after which a batch is cut, well below a chunk's limit.
 const BATCH_BYTES: usize = 256 << 10;
+/// The least of it, where there is no more room.
+const LEAST_BATCH_BYTES: usize = 4 << 10;
 /// Outcomes younger than this are carried into a new epoch, for samples that come behind them, in nanoseconds.
 const CARRY_NS: u64 = 1_000_000_000;
 
@@ -116,10 +118,11 @@ impl Assembler {
         &self.totals
     }
 
-    /// Cut batches at `bytes` of raw length already: there is no more room.
+    /// Cut batches at `bytes` of raw length already: there is no more room. Not at less than a few kilobytes, since a
+    /// chunk has a length of its own.
     pub(crate) fn set_room(&mut self, bytes: u64) {
-        self.batch_limit =
-            usize::try_from(bytes).map_or(BATCH_BYTES, |bytes| bytes.min(BATCH_BYTES));
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.batch_limit = bytes.clamp(LEAST_BATCH_BYTES, BATCH_BYTES);
     }
 
     /// A run of the command begins.

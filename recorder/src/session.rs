@@ -27,6 +27,9 @@ const BATCHES_PER_TURN: usize = 64;
 /// How long user halves may still come after the last tick.
 const GRACE: Duration = Duration::from_millis(100);
 
+/// How long a recording that was told to end may take in what the kernel still holds.
+const SETTLE_PATIENCE: Duration = Duration::from_millis(400);
+
 /// A recording that runs.
 #[derive(Debug)]
 pub(crate) struct Session<'a> {
@@ -45,6 +48,8 @@ pub(crate) struct Session<'a> {
     pub(crate) run_rows: Vec<Run>,
     /// Why the next run could not begin.
     pub(crate) run_error: Option<Error>,
+    /// There is no time left to keep samples.
+    pub(crate) is_hurried: bool,
     /// The archive has the length that was allowed.
     pub(crate) is_full: bool,
     /// CPUs that come and go.
@@ -72,6 +77,7 @@ impl Session<'_> {
     pub(crate) fn turn(&mut self) -> Result<bool> {
         let was_full = self.is_full;
         let begun = monotonic_ns();
+        let end = Instant::now() + WAIT;
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -91,7 +97,8 @@ impl Session<'_> {
                 self.read_jit_maps()?;
                 return Ok(true);
             }
-            if self.is_full && !was_full {
+            // Signals, the time and the command want to be looked at, too.
+            if (self.is_full && !was_full) || Instant::now() >= end {
                 return Ok(false);
             }
         }
@@ -181,10 +188,17 @@ impl Session<'_> {
 
     /// No more ticks come: wait a moment for user halves of what still runs, then say of the rest what became of it.
     pub(crate) fn settle(&mut self, waker: &mut Waker) -> Result<()> {
-        let end = Instant::now() + GRACE;
+        let begun = Instant::now();
+        let end = begun + GRACE;
         while !self.turn()? || (self.is_owed() && Instant::now() < end) {
+            // Who is told to end may not take in what is left, for as long as that takes: it is counted.
+            if waker.is_ending() && begun.elapsed() > SETTLE_PATIENCE {
+                self.is_hurried = true;
+                self.mind_room();
+            }
             waker.wait(Duration::from_millis(5));
         }
+        self.is_hurried = false;
         // What is told from here on is told of what was lost, too.
         self.assembler.end_gap();
         let counts = self.stream.counts()?;

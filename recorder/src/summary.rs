@@ -51,6 +51,8 @@ pub struct Summary {
     pub archives: u64,
     /// Their length, all together, in bytes.
     pub bytes: u64,
+    /// Samples in them: a flight recorder writes some not at all, and some several times.
+    pub written: u64,
     /// Start, monotonic clock.
     pub start_ns: u64,
     /// Why a run could not begin that was asked for.
@@ -104,7 +106,7 @@ impl Summary {
 
     fn bytes_per_sample(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-        let ratio = self.bytes as f64 / self.samples.max(1) as f64;
+        let ratio = self.bytes as f64 / self.written.max(1) as f64;
         ratio
     }
 
@@ -166,7 +168,7 @@ impl Summary {
             let left = grouped(*left);
             parts.push(format!("the last {left} samples and the end are missing"));
         }
-        let why = why.as_deref().unwrap_or("the disk is too slow");
+        let why = why.as_deref().unwrap_or("it takes too long");
         let path = self.path.display();
         match (parts.is_empty(), unsynced) {
             (true, None) => self.run_error.clone(),
@@ -242,7 +244,13 @@ impl Display for Summary {
         };
         match self.archives {
             0 | 1 => writeln!(f, "archive     {bytes} bytes, {each:.2} a sample{end}")?,
-            more => writeln!(f, "archives    {more}: {bytes} bytes, {each:.2} a sample")?,
+            more => {
+                let samples = grouped(self.written);
+                writeln!(
+                    f,
+                    "archives    {more}: {samples} samples in {bytes} bytes, {each:.2} a sample"
+                )?;
+            }
         }
         write!(f, "look at it  rawstack report {}", self.shown_path())
     }
@@ -258,6 +266,7 @@ mod tests {
         let summary = Summary {
             path: "x.rawstack".into(),
             samples: 12_345,
+            written: 12_345,
             reserved: 12_346,
             states: [12_345, 0, 0, 0, 0, 0, 1, 0],
             drops: vec![Drop {
@@ -301,7 +310,7 @@ mod tests {
         };
         assert_eq!(
             summary.missing().unwrap(),
-            "failed to write /x/app.rawstack: the disk is too slow: 1,234 samples between 3.2 s and 6.9 s are \
+            "failed to write /x/app.rawstack: it takes too long: 1,234 samples between 3.2 s and 6.9 s are \
              missing; what is there is whole and can be read; find room for more"
         );
         summary.unwritten = Unwritten {

@@ -1,6 +1,7 @@
 """What a machine must have shown: archives that name the workload's functions, and refusals with cause and cure."""
 
 import json
+import re
 import subprocess
 from collections import Counter
 from dataclasses import dataclass
@@ -13,6 +14,12 @@ from machine import Outcome
 SHARE = 0.95
 ALWAYS = ("main", "outermost", "middle")
 FEWEST_SAMPLES = 300
+# A refusal takes no longer in the machine, in hundredths of a second.
+SLOWEST_REFUSAL = 100
+# As in tests/workloads/churn.h.
+CHURN_PROGRAMS, CHURN_WORK, CHURN_PAGE = 8, 0x500000, 4096
+# Programs of churn whose samples are few on a slow machine, in all.
+FEWEST_CHURNED = 100
 
 # Words that the one line of a refusal must hold.
 REFUSALS = {
@@ -108,11 +115,82 @@ def kprobe(outcome: Outcome, mode: str, folder: Path, rawstack: Rawstack) -> Non
     check(64 * turns <= hits <= 64 * turns + 20, f"kprobe: {hits} hits in {turns} turns of 64")
 
 
+def samples_of(path: Path, rawstack: Rawstack) -> list[dict]:
+    return [json.loads(line) for line in rawstack("dump", path).splitlines()]
+
+
+def printed(outcome: Outcome, name: str, pattern: str) -> int:
+    """A number that the recorded command printed."""
+    text = "\n".join(outcome.said[name].lines)
+    match = re.search(pattern, text)
+    check(match is not None, f"{name}: no {pattern} in: {text}")
+    return int(match[1])
+
+
+def build_id(program: Path) -> str:
+    notes = subprocess.check_output(["readelf", "-nW", program], text=True)
+    return re.search(r"Build ID: (\w+)", notes)[1]
+
+
+def known_counts(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that a uprobe makes a sample of each call, and that a second of sleep is a second blocked."""
+    path, info = recording(outcome, "uprobe", mode, folder, rawstack)
+    calls = printed(outcome, "uprobe", r"(\d+) turns")
+    check(info["samples"] == calls, f"uprobe: {info['samples']} samples of {calls} calls of middle()")
+    path, _ = recording(outcome, "off-cpu", mode, folder, rawstack)
+    blocked = sum(sample["weight"] for sample in samples_of(path, rawstack)) / 1e9
+    check(1 <= blocked <= 2, f"off-cpu: {blocked} s in a command that sleeps 1 s")
+    _, info = recording(outcome, "faults", mode, folder, rawstack)
+    return f"{calls} calls, {blocked:.3f} s blocked, {info['samples']} page faults"
+
+
+def in_cgroup(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> None:
+    path, _ = recording(outcome, "cgroup", mode, folder, rawstack)
+    pids = {sample["pid"] for sample in samples_of(path, rawstack)}
+    inside = int(outcome.said["inside"].lines[0])
+    check(pids == {inside}, f"cgroup: samples of processes {pids}, only {inside} is inside")
+
+
+def churned(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that a sample in churn_work() has the build ID of the only program that has the function there."""
+    path, _ = recording(outcome, "churn", mode, folder, rawstack)
+    build_ids = [build_id(rawstack.symbols / f"churn-{number}") for number in range(CHURN_PROGRAMS)]
+    pids, right = set(), 0
+    for sample in samples_of(path, rawstack):
+        leaf = next((frame for frame in sample["frames"] if frame["kind"] == "user"), None)
+        number = (int(leaf["address"], 16) - CHURN_WORK) // CHURN_PAGE if leaf else -1
+        if 0 <= number < CHURN_PROGRAMS:
+            check(leaf.get("build_id") == build_ids[number], f"churn: program {number}, but {sample}")
+            right += 1
+            pids.add(sample["pid"])
+    ended = printed(outcome, "churn", r"ended (\d+)")
+    check(right >= FEWEST_CHURNED, f"churn: only {right} samples of {ended} programs")
+    check(len(pids) < ended / 2, f"churn: {ended} programs, but {len(pids)} process IDs: they were not used again")
+    return f"{ended} programs on {len(pids)} PIDs, {right} samples right"
+
+
+def lived(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that samples go on, in time, while a CPU goes and comes, the clock jumps and the recorder stands still."""
+    path, info = recording(outcome, "life", mode, folder, rawstack)
+    samples = samples_of(path, rawstack)
+    start, end = info["start_ns"], info["end_ns"]
+    check(7e9 < end - start < 12e9, f"life: {(end - start) / 1e9} s long, not 8 s")
+    times = sorted(sample["time_ns"] for sample in samples)
+    check(all(start <= time <= end for time in times), "life: samples at times outside the recording")
+    gap = max((later - time for time, later in zip(times, times[1:])), default=end - start)
+    check(gap < 1e9, f"life: no sample for {gap / 1e9} s")
+    late = sum(1 for sample in samples if sample["cpu"] == 1 and sample["time_ns"] > end - 2_000_000_000)
+    check(late > 20, f"life: {late} samples of the CPU that came back, in the last 2 s")
+    check(info["ids"]["states"]["dropped"] == 0, f"life: {info['ids']}")
+    return f"longest gap {gap / 1e6:.0f} ms"
+
+
 def refusal(outcome: Outcome, name: str, words: list[str]) -> None:
     said = outcome.said.get(name)
     check(said is not None, f"{name}: never ran")
     text = " / ".join(said.lines)
     check(said.code == 2 and len(said.lines) == 1, f"{name}: exit code {said.code}, {len(said.lines)} lines: {text}")
+    check(said.hundredths <= SLOWEST_REFUSAL, f"{name}: took {said.hundredths / 100} s")
     for word in words:
         check(word in text, f"{name}: no {word!r} in: {text}")
 
@@ -153,14 +231,20 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
         states = ", ".join(f"{count} {state}" for state, count in info["ids"]["states"].items() if count)
         facts.append(f"{mode:<9} {states}; {share_known(path, rawstack):.1%} known")
 
+    def tell(look) -> None:
+        if fact := look(outcome, folder, mode, rawstack):
+            facts.append(fact)
+
     attempt(check, outcome.release == kernel.release, f"kernel {outcome.release or 'none'} came up")
     attempt(best)
     attempt(recording, outcome, "immediate", "immediate", folder, rawstack)
     attempt(recording, outcome, "capabilities", mode, folder, rawstack)
-    attempt(rights, outcome)
-    attempt(doctor, outcome)
     attempt(events, outcome, mode, folder, rawstack)
     attempt(kprobe, outcome, mode, folder, rawstack)
+    attempt(rights, outcome)
+    attempt(doctor, outcome)
+    for look in (known_counts, in_cgroup, churned, lived):
+        attempt(tell, look)
     refusals = dict(REFUSALS)
     if kernel.series < (5, 15):
         refusals["two-probes"] = ["uprobe:/bin/work:main", "5.15"]
@@ -170,5 +254,6 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
         refusals["locked-memory"] = ["not permitted", "ulimit -l"]
     for name, words in refusals.items():
         attempt(refusal, outcome, name, words)
-    facts.append(f"{len(refusals)} refusals")
+    slowest = max((outcome.said[name].hundredths for name in refusals if name in outcome.said), default=0)
+    facts.append(f"{len(refusals)} refusals, the slowest {slowest / 100} s")
     return "; ".join(facts), failures

@@ -148,6 +148,8 @@ struct capture_config {
 	__u32 kernel_stacks;
 	__u32 max_user_frames;
 	__u32 max_kernel_frames; /* the kernel's own limit: reaching it means cut */
+	__u32 thread_size; /* bytes of a kernel stack: 16 KiB, or a page where those are larger */
+	__u32 pad;
 };
 
 /* Kinds of programs whose runs are samples. */

@@ -64,6 +64,11 @@ impl Helper {
         CpuDoor::new(door, programs, build_ids)
     }
 
+    /// Another connection, with a worker of its own: for another thread. Only before [`seal`](Self::seal).
+    pub(crate) fn connect(&self) -> io::Result<Connection> {
+        Connection::new(self.open_door()?)
+    }
+
     /// Have archives created from now on, with these names: see [`Names::numbered`](crate::output::names::Names).
     pub(crate) fn make_archives(
         &self,
@@ -85,11 +90,6 @@ impl Helper {
             Reply::Done => Ok(()),
             reply => Err(reply.into_error()),
         }
-    }
-
-    /// Another connection, with a worker of its own: for another thread.
-    pub(crate) fn connect(&self) -> io::Result<Connection> {
-        Connection::new(self.open_door()?)
     }
 
     fn open_door(&self) -> io::Result<Door> {

@@ -98,20 +98,25 @@ impl Disk {
         match job {
             Job::Open => self.open(),
             Job::Chunk {
-                encoded, counters, ..
-            } => self.write(encoded, *counters),
+                encoded,
+                counters,
+                samples,
+            } => self.write(encoded, *counters, *samples),
             Job::Close => self.close(),
         }
     }
 
-    fn write(&mut self, encoded: &Encoded, counters: Counters) -> Result<()> {
+    fn write(&mut self, encoded: &Encoded, counters: Counters, samples: u64) -> Result<()> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
         let before = open.writer.get_ref().len();
         open.writer.append(encoded, counters)?;
         let bytes = open.writer.get_ref().len() - before;
-        self.queue.update(|state| state.written.bytes += bytes);
+        self.queue.update(|state| {
+            state.written.bytes += bytes;
+            state.written.samples += samples;
+        });
         Ok(())
     }
 

@@ -115,9 +115,10 @@ impl Session<'_> {
         }
         self.is_full =
             matches!(self.options.growth, Growth::MaxSize(_)) && self.output.is_at_its_size();
+        self.tell_news();
         let may_grow = !matches!(self.options.growth, Growth::MaxSize(_)) || room != Some(0);
         let has_memory = !self.output.is_full(was_in_gap);
-        if may_grow && has_memory {
+        if may_grow && has_memory && !self.is_hurried {
             if was_in_gap {
                 self.assembler.end_gap();
                 self.say("samples are kept again");
@@ -150,6 +151,12 @@ impl Session<'_> {
 
     /// Begin the next archive, or the next part of what is held, when it is time.
     pub(super) fn mind_growth(&mut self, waker: &Waker) -> Result<()> {
+        if matches!(self.options.growth, Growth::Rotate { .. })
+            && !self.assembler.is_in_gap()
+            && waker.take_request()
+        {
+            return self.rotate();
+        }
         if !self.output.is_flight() {
             return self.rotate_if_due();
         }
@@ -317,6 +324,7 @@ impl Session<'_> {
             is_numbered: ending.is_numbered,
             archives: ending.written.archives,
             bytes: ending.written.bytes,
+            written: ending.written.samples,
             start_ns: self.start_ns,
             run_error: self.run_error.map(|error| error.to_string()),
             unwritten: Unwritten {
