@@ -103,9 +103,7 @@ impl SideBandRing {
     }
 
     fn map(fd: OwnedFd, cpu: u32) -> io::Result<Self> {
-        // SAFETY: sysconf has no preconditions.
-        let page_size =
-            usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let page_size = page_size();
         let size = RING_BYTES.max(page_size);
         let length = page_size + size;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
@@ -163,6 +161,12 @@ impl Drop for SideBandRing {
         // SAFETY: the mapping is ours, of this length, and nothing refers to it any more.
         unsafe { libc::munmap(self.header.as_ptr().cast(), self.page_size + self.size) };
     }
+}
+
+/// Bytes of a page.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// CPUs that are online.

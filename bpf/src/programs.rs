@@ -379,6 +379,7 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
         data.capture_cfg.kernel_stacks = u32::from(config.kernel_stacks);
         data.capture_cfg.max_user_frames = config.max_user_frames;
         data.capture_cfg.max_kernel_frames = kernel::frame_limit();
+        data.capture_cfg.thread_size = kernel::thread_size();
         for event in &config.events {
             data.recorder_cfg.lone_cookie[event.kind() as usize] = event.cookie();
         }

@@ -42,6 +42,8 @@ pub enum Change {
         tid: u32,
         /// Its parent's process ID: the same for a thread of a process.
         parent: u32,
+        /// Thread ID of the one that made it.
+        parent_tid: u32,
     },
     /// A thread ended.
     Exited {
@@ -229,6 +231,7 @@ fn change(kind: u32, misc: u16, body: &[u8]) -> Option<Change> {
             pid: fields.u32_at(0)?,
             parent: fields.u32_at(4)?,
             tid: fields.u32_at(8)?,
+            parent_tid: fields.u32_at(12)?,
         },
         10 => Change::Mapped(mapping(misc, fields)?),
         17 => Change::KernelSymbol {
@@ -292,7 +295,7 @@ mod tests {
         name.extend(b"cat\0\0\0\0\0");
         let mut bytes = record(3, 1 << 13, &name, 7);
         bytes.extend(record(99, 0, &[0; 16], 8));
-        bytes.extend(record(7, 0, &words(&[1, 5, 2, 5, 0, 0]), 9));
+        bytes.extend(record(7, 0, &words(&[1, 5, 2, 6, 0, 0]), 9));
         bytes.extend(record(4, 0, &words(&[1, 5, 2, 5, 0, 0]), 10));
         let mut events = Vec::new();
         parse(&bytes, &mut events);
@@ -312,6 +315,7 @@ mod tests {
                     pid: 1,
                     tid: 2,
                     parent: 5,
+                    parent_tid: 6,
                 },
             ),
             (10, Change::Exited { pid: 1, tid: 2 }),

@@ -170,7 +170,8 @@ impl Assembler {
             self.add_to_gap(tick_loss(tick));
             return;
         }
-        self.epoch.put_task(&mut self.world, tick.pid, tick.tid);
+        self.epoch
+            .put_task(&mut self.world, tick.pid, tick.tid, tick.time_ns);
         let kernel = self.epoch.kernel_stack(&mut self.world, &tick.kernel);
         let user = self
             .epoch

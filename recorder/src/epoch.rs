@@ -11,7 +11,9 @@ use rawstack_format::record::{
 };
 
 use crate::budget::TableLimits;
+use crate::history::State;
 use crate::module::ModuleNumber;
+use crate::process::Names;
 use crate::program;
 use crate::tables::{FrameRow, ROOT, Space, Tables};
 use crate::world::World;
@@ -329,36 +331,46 @@ impl Epoch {
         self.batch.mappings.push(row);
     }
 
-    /// Put in what the archive should know of a sample's process and thread.
-    pub(crate) fn put_task(&mut self, world: &mut World, pid: u32, tid: u32) {
-        let version = world.processes.process(pid).version;
-        if self.processes.insert(pid, version) != Some(version) {
-            world.processes.complete(pid);
-            let facts = world.processes.process(pid);
-            let row = Process {
+    /// Put in what the archive should know of a sample's process and thread, at its time and since then.
+    pub(crate) fn put_task(&mut self, world: &mut World, pid: u32, tid: u32, time_ns: u64) {
+        let processes = &mut world.processes;
+        processes.process(pid);
+        processes.mark_ran(pid);
+        processes.complete(pid, time_ns);
+        let process = processes.process(pid);
+        let version = process.names.version();
+        let written = self.processes.insert(pid, version);
+        if written != Some(version) {
+            let row = |state: &State<Names>| Process {
                 pid,
-                parent: facts.parent,
-                namespace_pid: facts.namespace_pid,
-                start_ns: facts.start_ns,
-                since_ns: facts.since_ns,
-                comm: String::from_utf8_lossy(&facts.comm).into_owned(),
-                cgroup: facts.cgroup.clone(),
+                parent: process.parent,
+                namespace_pid: process.namespace_pid,
+                start_ns: process.start_ns,
+                since_ns: state.since_ns,
+                comm: String::from_utf8_lossy(&state.facts.comm).into_owned(),
+                cgroup: state.facts.cgroup.clone(),
             };
-            self.bytes += row.raw_bound();
-            self.batch.processes.push(row);
+            for row in process.names.behind(written, time_ns).map(row) {
+                self.bytes += row.raw_bound();
+                self.batch.processes.push(row);
+            }
         }
-        let facts = world.processes.thread(pid, tid);
-        if self.threads.insert(tid, facts.version) != Some(facts.version) {
-            let row = Thread {
+        let thread = processes.thread(pid, tid);
+        let version = thread.name.version();
+        let written = self.threads.insert(tid, version);
+        if written != Some(version) {
+            let row = |state: &State<Vec<u8>>| Thread {
                 pid,
                 tid,
-                start_ns: facts.start_ns,
-                since_ns: facts.since_ns,
-                comm: String::from_utf8_lossy(&facts.comm).into_owned(),
+                start_ns: thread.start_ns,
+                since_ns: state.since_ns,
+                comm: String::from_utf8_lossy(&state.facts).into_owned(),
             };
-            self.bytes += row.raw_bound();
-            self.batch.threads.push(row);
-            world.processes.mark_sampled(pid, tid);
+            for row in thread.name.behind(written, time_ns).map(row) {
+                self.bytes += row.raw_bound();
+                self.batch.threads.push(row);
+            }
+            processes.mark_sampled(pid, tid);
         }
     }
 }

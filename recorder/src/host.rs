@@ -75,6 +75,12 @@ pub(crate) fn wall_ns() -> u64 {
     clock_ns(ClockId::Realtime)
 }
 
+/// What the boot-time clock is ahead of the monotonic one, in nanoseconds: as long as the machine has slept.
+pub(crate) fn asleep_ns() -> u64 {
+    let monotonic = monotonic_ns();
+    clock_ns(ClockId::Boottime).saturating_sub(monotonic)
+}
+
 fn clock_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     let parts = (

@@ -54,7 +54,7 @@ fn open_within(root: &str, path: &[u8]) -> Option<OwnedFd> {
 }
 
 /// Open for reading what has been found, if it is a regular file.
-fn reopen(found: &OwnedFd) -> Option<File> {
+pub(crate) fn reopen(found: &OwnedFd) -> Option<File> {
     let stat = rustix::fs::fstat(found).ok()?;
     if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
         return None;

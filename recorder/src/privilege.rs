@@ -1,5 +1,7 @@
 //! What this process may do, and giving it up. Capabilities belong to threads: each calls for itself.
 
+use std::sync::mpsc::sync_channel;
+use std::thread::{self, JoinHandle};
 use std::{fs, io};
 
 use rawstack_bpf::hooking_needs_bpf;
@@ -44,10 +46,26 @@ pub(crate) fn perf_event_paranoid() -> i32 {
 }
 
 /// Give up every capability and all that is not needed to read what is open and to write the archive, for good. Other
-/// threads must have called [`keep_only`] by themselves.
+/// threads must have been started by [`spawn_without`].
 pub(crate) fn give_up() -> io::Result<()> {
     keep_only(CapabilitySet::empty())?;
     seccomp::restrict()
+}
+
+/// Start a thread that has given up every capability before this returns; it must not need any.
+pub(crate) fn spawn_without(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let (ready, is_ready) = sync_channel(1);
+    let run = move || {
+        _ = ready.send(keep_only(CapabilitySet::empty()));
+        run();
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+    let gone = || Err(io::ErrorKind::BrokenPipe.into());
+    is_ready.recv().unwrap_or_else(|_| gone())?;
+    Ok(thread)
 }
 
 /// What this thread could use now.

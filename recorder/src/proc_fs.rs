@@ -25,6 +25,8 @@ impl Maps {
     }
 }
 
+use crate::host::asleep_ns;
+
 /// An executable mapping, as a line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MapsLine {
@@ -105,7 +107,7 @@ pub(crate) fn maps(pid: u32) -> io::Result<Maps> {
 pub(crate) struct ProcessFacts {
     /// Parent's process ID.
     pub(crate) parent: u32,
-    /// Start, in nanoseconds since boot.
+    /// Start, monotonic clock, to a hundredth of a second.
     pub(crate) start_ns: u64,
     /// Name of the main thread.
     pub(crate) comm: Vec<u8>,
@@ -120,16 +122,15 @@ impl ProcessFacts {
     pub(crate) fn read(pid: u32) -> io::Result<Self> {
         let stat = fs::read(format!("/proc/{pid}/stat"))?;
         let mut facts = Self::parse_stat(&stat).ok_or(io::ErrorKind::InvalidData)?;
-        facts.cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup"))
-            .map(|text| cgroup(&text))
-            .unwrap_or_default();
+        facts.cgroup = cgroup_of(pid).unwrap_or_default();
         let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-        facts.namespace_pid = namespace_pid(&String::from_utf8_lossy(&status)).unwrap_or(pid);
+        let status = Status::parse(&String::from_utf8_lossy(&status));
+        facts.namespace_pid = status.map_or(pid, |status| status.namespace_pid);
         Ok(facts)
     }
 
     /// The name stands in the last pair of brackets and may hold any byte.
-    fn parse_stat(stat: &[u8]) -> Option<Self> {
+    pub(crate) fn parse_stat(stat: &[u8]) -> Option<Self> {
         let open = stat.iter().position(|&byte| byte == b'(')?;
         let close = stat.iter().rposition(|&byte| byte == b')')?;
         let fields: Vec<&str> = std::str::from_utf8(stat.get(close + 1..)?)
@@ -138,16 +139,26 @@ impl ProcessFacts {
             .collect();
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
-            // Field 22 of proc(5), in clock ticks: USER_HZ is 100 on every architecture of ours.
-            start_ns: fields
-                .get(19)?
-                .parse::<u64>()
-                .ok()?
-                .saturating_mul(10_000_000),
+            start_ns: start_ns(fields.get(19)?.parse().ok()?, asleep_ns()),
             comm: stat.get(open + 1..close)?.to_vec(),
             ..Self::default()
         })
     }
+}
+
+/// Field 22 of proc(5) by the monotonic clock. It counts the time that the machine slept, too.
+fn start_ns(ticks: u64, asleep_ns: u64) -> u64 {
+    // USER_HZ is 100 on every architecture of ours. What started before that clock did is not 0: that is "not known".
+    ticks
+        .saturating_mul(10_000_000)
+        .saturating_sub(asleep_ns)
+        .max(1)
+}
+
+/// The cgroup of a process: its path in the unified hierarchy, else in the first.
+pub(crate) fn cgroup_of(pid: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup"));
+    text.ok().map(|text| cgroup(&text))
 }
 
 fn cgroup(text: &str) -> String {
@@ -162,14 +173,28 @@ fn cgroup(text: &str) -> String {
         .unwrap_or_default()
 }
 
-fn namespace_pid(status: &str) -> Option<u32> {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))?
-        .split_ascii_whitespace()
-        .last()?
-        .parse()
-        .ok()
+/// What `/proc/PID/status` says of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Process ID in its own namespace.
+    pub(crate) namespace_pid: u32,
+    /// Effective user ID, in the recorder's namespace.
+    pub(crate) user: u32,
+}
+
+impl Status {
+    /// Read it from its text. The name, in which a line end stands as `\n`, cannot forge a line.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let words = |key: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(key))
+                .map(str::split_ascii_whitespace)
+        };
+        Some(Self {
+            namespace_pid: words("NSpid:")?.last()?.parse().ok()?,
+            user: words("Uid:")?.nth(1)?.parse().ok()?,
+        })
+    }
 }
 
 /// The name of a thread.
@@ -190,6 +215,8 @@ pub(crate) fn pids() -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use blazesym::normalize::{Normalizer, UserMeta};
+
     use super::*;
 
     /// Check that an executable line is read, with a path that holds spaces, and a data line is not.
@@ -219,9 +246,29 @@ mod tests {
         let stat = b"42 (a) (b c) S 7 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 123 0";
         let facts = ProcessFacts::parse_stat(stat).unwrap();
         assert_eq!(
-            (facts.parent, facts.comm.as_slice(), facts.start_ns),
-            (7, b"a) (b c".as_slice(), 1_230_000_000)
+            (facts.parent, facts.comm.as_slice()),
+            (7, b"a) (b c".as_slice())
         );
+    }
+
+    /// Check that a start is told by the monotonic clock, and never as "not known".
+    #[test]
+    fn starts() {
+        assert_eq!(start_ns(123, 0), 1_230_000_000);
+        assert_eq!(start_ns(123, 1_000_000_000), 230_000_000);
+        assert_eq!(start_ns(0, 0), 1);
+    }
+
+    /// Check that the innermost process ID and the effective user are taken.
+    #[test]
+    fn status_lines() {
+        let text = "Name:\ta\nUid:\t1000\t0\t1000\t0\nNSpid:\t42\t7\n";
+        let status = Status {
+            namespace_pid: 7,
+            user: 0,
+        };
+        assert_eq!(Status::parse(text), Some(status));
+        assert_eq!(Status::parse("Uid:\t1\n"), None);
     }
 
     /// Check that the unified hierarchy is preferred unless it says nothing.
@@ -230,6 +277,27 @@ mod tests {
         assert_eq!(cgroup("12:cpu:/a\n0::/b:c\n"), "/b:c");
         assert_eq!(cgroup("12:cpu:/a\n0::/\n"), "/a");
         assert_eq!(cgroup(""), "");
+    }
+
+    /// Check that addresses in each mapped file of this process are placed as blazesym normalizes them.
+    #[test]
+    fn as_blazesym() {
+        let pid = std::process::id();
+        let lines = maps(pid).unwrap().lines;
+        let files: Vec<_> = lines.iter().filter(|line| line.inode != 0).collect();
+        let addresses: Vec<u64> = files.iter().map(|line| line.addresses.end - 1).collect();
+        let normalizer = Normalizer::builder().enable_build_ids(false).build();
+        let output = normalizer.normalize_user_addrs(pid.into(), &addresses);
+        let output = output.unwrap();
+        assert!(!files.is_empty() && output.outputs.len() == files.len());
+        for (line, (offset, meta)) in files.iter().zip(output.outputs) {
+            let Some(UserMeta::Elf(elf)) = output.meta.get(meta) else {
+                panic!("{line:?} is no ELF file to blazesym");
+            };
+            let length = line.addresses.end - line.addresses.start;
+            assert_eq!(offset, line.offset + length - 1);
+            assert_eq!(elf.path.as_os_str().as_encoded_bytes(), line.path);
+        }
     }
 
     /// Check that this process finds its own code.

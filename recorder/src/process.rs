@@ -4,16 +4,33 @@ use std::collections::VecDeque;
 use std::mem;
 use std::rc::Rc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rawstack_bpf::{Change, NewMapping, SideBandEvent};
 
 use crate::helper::{Helper, ProcessAnswer};
+use crate::history::History;
+use crate::jit::Source;
 use crate::program::{Mapping, Program};
+
+mod jit;
+
+pub(crate) use jit::{JitChange, JitProgram};
 
 /// How long the past is kept behind the last event that was looked at, in nanoseconds.
 const PAST_NS: u64 = 2_000_000_000;
 /// Shortest time between two readings of all processes, in nanoseconds.
 const READ_INTERVAL_NS: u64 = 10_000_000_000;
+/// How often a process is asked for its cgroup while it is sampled, in nanoseconds.
+const CGROUP_NS: u64 = 2_000_000_000;
+
+/// What may change of a process while it lives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Name of the main thread.
+    pub(crate) comm: Vec<u8>,
+    /// Path of its cgroup.
+    pub(crate) cgroup: String,
+}
 
 /// A process.
 #[derive(Clone, Debug, Default)]
@@ -24,14 +41,10 @@ pub(crate) struct Process {
     pub(crate) namespace_pid: u32,
     /// Start, in nanoseconds; 0 where not known.
     pub(crate) start_ns: u64,
-    /// Name of the main thread.
-    pub(crate) comm: Vec<u8>,
-    /// Path of its cgroup.
-    pub(crate) cgroup: String,
-    /// When these facts last changed.
-    pub(crate) since_ns: u64,
-    /// Counts changes of these facts.
-    pub(crate) version: u32,
+    /// Name and cgroup.
+    pub(crate) names: History<Names>,
+    /// When its cgroup was last read.
+    cgroup_ns: u64,
     /// Its programs, the present one last. Never empty.
     programs: Vec<Program>,
     sampled: bool,
@@ -66,11 +79,7 @@ pub(crate) struct Thread {
     /// Start, in nanoseconds; 0 where not known.
     pub(crate) start_ns: u64,
     /// Name.
-    pub(crate) comm: Vec<u8>,
-    /// When these facts last changed.
-    pub(crate) since_ns: u64,
-    /// Counts changes of these facts.
-    pub(crate) version: u32,
+    pub(crate) name: History<Vec<u8>>,
     sampled: bool,
     exited_ns: Option<u64>,
 }
@@ -91,6 +100,9 @@ pub(crate) struct Processes {
     now_ns: u64,
     /// When all processes may be read again.
     read_again_ns: u64,
+    jit_changes: Vec<JitChange>,
+    /// Those told of in `jit_changes` as running.
+    jit_ran: HashSet<u32>,
 }
 
 impl Processes {
@@ -114,7 +126,12 @@ impl Processes {
                 exec,
                 name,
             } => self.name(pid, tid, exec, &name, time),
-            Change::Forked { pid, tid, parent } => self.fork(pid, tid, parent, time),
+            Change::Forked {
+                pid,
+                tid,
+                parent,
+                parent_tid,
+            } => self.fork((pid, tid), (parent, parent_tid), time),
             Change::Exited { pid, tid } => self.exit(pid, tid, time),
             _ => {}
         }
@@ -138,6 +155,9 @@ impl Processes {
             .and_then(|process| process.programs.last_mut());
         if let Some(program) = program {
             self.changed.push_back((time_ns, new.pid));
+            if Source::is_jit_dump(&new.path) {
+                self.jit_changes.push(JitChange::Dumped(new.pid));
+            }
             program.map(Mapping::from_side_band(new, time_ns), time_ns);
             if program.is_crowded() {
                 program.unread(time_ns);
@@ -147,6 +167,7 @@ impl Processes {
 
     fn name(&mut self, pid: u32, tid: u32, exec: bool, name: &[u8], time_ns: u64) {
         if exec {
+            self.end_program(pid, time_ns);
             let program = Program {
                 is_whole: true,
                 ..self.next_program(time_ns)
@@ -158,37 +179,37 @@ impl Processes {
         if let Some(process) = self.processes.get_mut(&pid)
             && pid == tid
         {
-            process.comm = name.to_vec();
-            process.since_ns = time_ns;
-            process.version += 1;
+            let names = Names {
+                comm: name.to_vec(),
+                ..process.names.now().clone()
+            };
+            process.names.change(time_ns, names);
         }
         let thread = self.threads.entry(tid).or_default();
-        *thread = Thread {
-            pid,
-            comm: name.to_vec(),
-            since_ns: time_ns,
-            version: thread.version + 1,
-            ..thread.clone()
-        };
+        thread.pid = pid;
+        thread.name.change(time_ns, name.to_vec());
     }
 
-    fn fork(&mut self, pid: u32, tid: u32, parent: u32, time_ns: u64) {
-        let from = if pid == parent { pid } else { parent };
-        let comm = self
+    fn fork(&mut self, (pid, tid): (u32, u32), (parent, parent_tid): (u32, u32), time_ns: u64) {
+        // It has the name of the thread that made it, which need not be that of its process.
+        let maker = self
+            .threads
+            .get(&parent_tid)
+            .map(|thread| thread.name.now());
+        let leader = self
             .processes
-            .get(&from)
-            .map(|process| process.comm.clone())
-            .unwrap_or_default();
-        let version = self.threads.get(&tid).map_or(0, |old| old.version + 1);
-        let thread = Thread {
+            .get(&parent)
+            .map(|process| &process.names.now().comm);
+        let comm = maker.or(leader).cloned().unwrap_or_default();
+        let thread = self.threads.entry(tid).or_default();
+        let mut name = mem::take(&mut thread.name); // of an ended thread of the same number: asked for up to its end
+        name.change(time_ns, comm.clone());
+        *thread = Thread {
             pid,
             start_ns: time_ns,
-            comm,
-            since_ns: time_ns,
-            version,
+            name,
             ..Thread::default()
         };
-        self.threads.insert(tid, thread);
         if pid == parent {
             return;
         }
@@ -196,7 +217,7 @@ impl Processes {
             self.fork_of_unknown(pid, parent, time_ns);
             return;
         };
-        let (comm, cgroup) = (model.comm.clone(), model.cgroup.clone());
+        let cgroup = model.names.now().cgroup.clone();
         let (mappings, is_whole) = model
             .program(time_ns)
             .map(|program| (program.mappings.clone(), program.is_whole))
@@ -207,16 +228,13 @@ impl Processes {
             ..self.next_program(time_ns)
         };
         let old = self.processes.remove(&pid).unwrap_or_default();
-        let mut programs = old.programs; // of an ended process of the same PID: asked for up to its end
+        let (mut programs, mut names) = (old.programs, old.names); // as with threads
         programs.push(program);
-        let version = old.version + 1;
+        names.change(time_ns, Names { comm, cgroup });
         let child = Process {
             parent,
             start_ns: time_ns,
-            comm,
-            cgroup,
-            since_ns: time_ns,
-            version,
+            names,
             programs,
             ..Process::default()
         };
@@ -234,11 +252,12 @@ impl Processes {
             ..self.next_program(time_ns)
         };
         if let Some(process) = self.processes.get_mut(&pid) {
+            let mut names = mem::take(&mut process.names);
+            names.change(time_ns, Names::default());
             *process = Process {
                 parent,
                 start_ns: time_ns,
-                since_ns: time_ns,
-                version: process.version + 1,
+                names,
                 programs: mem::take(&mut process.programs),
                 ..Process::default()
             };
@@ -250,6 +269,9 @@ impl Processes {
     fn exit(&mut self, pid: u32, tid: u32, time_ns: u64) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.exited_ns = Some(time_ns);
+        }
+        if pid == tid {
+            self.end_program(pid, time_ns);
         }
         // The main thread may end before others: samples of those find the process for a while longer, and
         // read it anew after that.
@@ -280,7 +302,7 @@ impl Processes {
     fn insert(&mut self, pid: u32, answer: ProcessAnswer) {
         let ProcessAnswer { facts, maps } = answer;
         let old = self.processes.remove(&pid).unwrap_or_default();
-        let mut programs = old.programs;
+        let (mut programs, mut names) = (old.programs, old.names);
         let mut program = match programs.pop() {
             Some(unread) => unread,
             None => self.next_program(0),
@@ -293,13 +315,13 @@ impl Processes {
         }
         programs.push(program);
         let exited_ns = facts.comm.is_empty().then_some(self.now_ns);
+        let (comm, cgroup) = (facts.comm, facts.cgroup);
+        names.change(time_ns, Names { comm, cgroup });
         let process = Process {
             parent: facts.parent,
             namespace_pid: facts.namespace_pid,
             start_ns: facts.start_ns,
-            comm: facts.comm,
-            cgroup: facts.cgroup,
-            version: old.version + 1,
+            names,
             programs,
             sampled: old.sampled,
             exited_ns,
@@ -312,22 +334,37 @@ impl Processes {
         }
     }
 
-    /// Complete a process that only the side-band told of by what `/proc` knows, if it still lives.
-    pub(crate) fn complete(&mut self, pid: u32) {
-        let Some(process) = self
-            .processes
-            .get_mut(&pid)
-            .filter(|process| process.namespace_pid == 0)
-        else {
+    /// Complete a process that only the side-band told of by what `/proc` knows, if it still lives; and see whether it
+    /// is in another cgroup by now, which nothing tells.
+    pub(crate) fn complete(&mut self, pid: u32, time_ns: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
-        match self.helper.facts(pid) {
-            Some(facts) => {
-                process.namespace_pid = facts.namespace_pid;
-                process.cgroup = facts.cgroup;
-                process.parent = facts.parent;
+        if time_ns < process.cgroup_ns.saturating_add(CGROUP_NS) || process.exited_ns.is_some() {
+            return;
+        }
+        let is_first = process.cgroup_ns == 0;
+        process.cgroup_ns = time_ns;
+        let Some(facts) = self.helper.facts(pid) else {
+            return;
+        };
+        if process.namespace_pid == 0 {
+            process.namespace_pid = facts.namespace_pid;
+        }
+        // By now the parent may be gone, and another have taken its place.
+        if process.parent == 0 {
+            process.parent = facts.parent;
+        }
+        let (cgroup, now) = (facts.cgroup, process.names.now());
+        if cgroup != now.cgroup {
+            let comm = now.comm.clone();
+            if is_first {
+                // Up to now its parent's stood in for its own.
+                let amend = |names: &mut Names| names.cgroup.clone_from(&cgroup);
+                process.names.amend(process.start_ns, amend);
+            } else {
+                process.names.change(time_ns, Names { comm, cgroup });
             }
-            None => process.namespace_pid = pid,
         }
     }
 
@@ -340,7 +377,7 @@ impl Processes {
             ended.extend(exited_ns.map(|time| (time, tid)));
             Thread {
                 pid,
-                comm: name.unwrap_or_default(),
+                name: History::new(0, name.unwrap_or_default()),
                 exited_ns,
                 ..Thread::default()
             }
@@ -500,6 +537,7 @@ mod tests {
                 pid: child,
                 tid: child,
                 parent: PID,
+                parent_tid: PID,
             },
         ));
         assert_eq!(path_at(&mut processes, child, 0x1800, 12).unwrap(), "/a");
@@ -517,6 +555,7 @@ mod tests {
                 pid: child,
                 tid: child,
                 parent: PID,
+                parent_tid: PID,
             },
         ));
         assert_eq!(path_at(&mut processes, child, 0x1800, 12).unwrap(), "/a");
@@ -544,7 +583,16 @@ mod tests {
         processes.apply(event(12, Change::Exited { pid: PID, tid: PID }));
         let parent = PID - 1;
         let (pid, tid) = (PID, PID);
-        processes.apply(event(13, Change::Forked { pid, tid, parent }));
+        let parent_tid = parent;
+        processes.apply(event(
+            13,
+            Change::Forked {
+                pid,
+                tid,
+                parent,
+                parent_tid,
+            },
+        ));
         assert_eq!(path_at(&mut processes, PID, 0x1800, 11).unwrap(), "/a");
         assert_eq!(path_at(&mut processes, PID, 0x1800, 13), None);
         processes.apply(event(14, exec("b")));

@@ -73,6 +73,8 @@ pub(crate) struct Program {
     pub(crate) is_whole: bool,
     /// Nothing is known of its mappings yet: they are read when they are first asked for.
     pub(crate) is_unread: bool,
+    /// It was seen to run code of no file.
+    pub(crate) is_jit: bool,
 }
 
 /// Mappings of a program after which they are read anew: nobody tells of those that were unmapped.

@@ -17,6 +17,7 @@ use crate::event::Events;
 use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
 use crate::hotplug::CpuWatch;
+use crate::jit::Tracker;
 use crate::kernel::{self, KernelMap};
 use crate::options::{Growth, Options, UserStacks};
 use crate::output::Output;
@@ -158,6 +159,7 @@ fn run(
     let map = kernel_reader.join().unwrap_or_default();
     let page = u32::try_from(page_size()).unwrap_or(4096);
     let holds_waiting = output.is_flight();
+    let jit = Tracker::new(&helper);
     let world = World::new(helper, map, page);
     let assembler = Assembler::new(world, budget.tables, holds_waiting);
     let mut session = Session {
@@ -166,6 +168,7 @@ fn run(
         side_band,
         output,
         assembler,
+        jit,
         recording,
         start_ns,
         counters: Counters::default(),

@@ -10,6 +10,7 @@ use crate::assembler::Assembler;
 use crate::error::{Error, Result};
 use crate::host::monotonic_ns;
 use crate::hotplug::CpuWatch;
+use crate::jit::Tracker;
 use crate::options::Options;
 use crate::output::Output;
 use crate::runs::Runs;
@@ -37,6 +38,7 @@ pub(crate) struct Session<'a> {
     pub(crate) side_band: SideBand,
     pub(crate) output: Output,
     pub(crate) assembler: Assembler,
+    pub(crate) jit: Tracker,
     pub(crate) recording: Recording,
     /// Start of the recording, monotonic clock; that in `recording` is its archive's.
     pub(crate) start_ns: u64,
@@ -92,6 +94,7 @@ impl Session<'_> {
             if events == 0 {
                 // With no samples for hours, too, processes that came and went are forgotten.
                 self.assembler.caught_up(begun);
+                self.read_jit_maps()?;
                 return Ok(true);
             }
             // Signals, the time and the command want to be looked at, too.
@@ -99,6 +102,7 @@ impl Session<'_> {
                 return Ok(false);
             }
         }
+        self.read_jit_maps()?;
         Ok(false)
     }
 

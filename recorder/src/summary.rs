@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rawstack_format::record::{Drop, DropReason, State};
 
+use crate::jit::JitCounts;
+
 /// A recording that has ended.
 #[derive(Debug, Default)]
 pub struct Summary {
@@ -41,6 +43,8 @@ pub struct Summary {
     pub unread: String,
     /// The kernel hid its addresses.
     pub kernel_hidden: bool,
+    /// JIT maps of processes.
+    pub jit: JitCounts,
     /// The recording ended because the archive had the length that was allowed.
     pub limited_by_size: bool,
     /// Archives written.
@@ -228,6 +232,9 @@ impl Display for Summary {
                 f,
                 "kernel      its addresses are hidden (kernel.kptr_restrict, CAP_SYSLOG): no kernel names"
             )?;
+        }
+        if let Some(text) = self.jit.text() {
+            writeln!(f, "jit maps    {text}")?;
         }
         let (bytes, each) = (grouped(self.bytes), self.bytes_per_sample());
         let end = if self.limited_by_size {

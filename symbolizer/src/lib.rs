@@ -7,6 +7,7 @@ pub mod debug_file;
 pub mod error;
 pub mod export;
 pub mod guard;
+pub mod jit;
 pub mod output;
 pub mod profile;
 pub mod report;

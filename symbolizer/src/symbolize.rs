@@ -1,21 +1,26 @@
 //! Profile → profile with names: files are found, all distinct offsets resolved at once, and put back into frames.
 
+mod made;
+
 use std::mem;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
+use made::wanted_functions;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::{Module, ModuleKind, State, Vdso};
 
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use crate::debug_file::mmap::FileBytes;
-use crate::profile::tree::{TreeFrame, shown_path};
+use crate::jit::JitSymbolId;
+use crate::profile::tree::{Jit, TreeFrame, shown_path};
 use crate::profile::{Profile, ThreadFacts};
 use crate::resolve::file_offset::lookup_offset;
 use crate::resolve::trampoline::Trampolines;
 use crate::resolve::{
-    Answer, Answered, KernelSymbolTable, Place, Query, Symbolizer, Symbols, UnresolvedReason,
+    Answer, Answered, JitQuery, KernelSymbolTable, Place, Query, Symbolizer, Symbols,
+    UnresolvedReason,
 };
 use crate::symbolized::{FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
 use crate::text::{StringId, clean};
@@ -58,11 +63,17 @@ pub fn symbolize(
             kernel: kernel(*archive),
         })
         .collect();
-    let (symbols, answered) = symbolizer.resolve(&queries, &|| progress(true));
+    let wanted = wanted_functions(&profile);
+    let jit_query = JitQuery {
+        table: &profile.jit,
+        wanted: &wanted,
+    };
+    let (symbols, answered, jit) = symbolizer.resolve_all(&queries, &jit_query, &|| progress(true));
     let mut builder = Builder {
         symbols,
         answered,
         offsets,
+        jit: wanted.into_iter().zip(jit).collect(),
         inlines,
         ..Builder::default()
     };
@@ -100,6 +111,9 @@ fn add_vdsos(profile: &Profile, files: &mut [ModuleFiles]) {
 fn wanted_offsets(profile: &Profile) -> Vec<Vec<FileOffset>> {
     let mut offsets = vec![Vec::new(); profile.tree.modules().len()];
     for frame in profile.tree.frames() {
+        if frame.jit != Jit::No {
+            continue;
+        }
         if let Some(of_module) = offsets.get_mut(frame.module.index()) {
             of_module.push(lookup_offset(frame.offset, frame.kind));
         }
@@ -117,10 +131,13 @@ struct Builder {
     symbols: Symbols,
     answered: Vec<Answered>,
     offsets: Vec<Vec<FileOffset>>,
+    jit: Vec<((JitSymbolId, u64), Answer)>,
     inlines: bool,
     out: SymbolizedProfile,
     /// Path, short name and reasons of each module.
     shown: Vec<(StringId, String, HashMap<UnresolvedReason, u64>)>,
+    /// Frames in code that processes made, by archive and process.
+    made: HashMap<(u32, u32), u64>,
     /// Frames that belong to no module, by reason.
     homeless: HashMap<UnresolvedReason, u64>,
     index: HashMap<SymbolizedFrame, u32>,
@@ -160,7 +177,11 @@ impl Builder {
 
     fn frames(&mut self, profile: &Profile) {
         for frame in profile.tree.frames() {
-            let chain = self.chain(frame);
+            let chain = match frame.jit {
+                Jit::No => self.chain(frame),
+                Jit::Anywhere => Vec::new(),
+                Jit::At(_) => vec![self.made(frame, &profile.jit)],
+            };
             self.out.chains.push(chain);
             let address = if frame.address.0 == 0 {
                 frame.offset.0
@@ -180,6 +201,7 @@ impl Builder {
         for (module, (_, _, reasons)) in self.out.modules.iter_mut().zip(&self.shown) {
             module.unresolved = sorted(reasons);
         }
+        self.jit_modules(&profile.jit);
         if !self.homeless.is_empty() {
             self.out.modules.push(ModuleSymbols {
                 path: UNKNOWN.to_owned(),

@@ -3,7 +3,7 @@
 //! The workload `hits` makes everything happen a known number of times and prints it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rawstack_test_support::json::{Sample, rawstack_on};
@@ -37,7 +37,7 @@ fn weights(samples: &[Sample]) -> BTreeMap<&str, u64> {
     weights
 }
 
-/// Names of the functions of each sample, leaf first, without those that are inlined, by event.
+/// Names of the user functions of each sample, leaf first, without those that are inlined, by event.
 fn stacks(archive: &Path) -> Vec<(String, Vec<String>)> {
     let output = Run::new(rawstack_test_support::programs::rawstack())
         .args(["dump", "--format", "perf-script", "--no-inlines"])
@@ -54,10 +54,12 @@ fn stacks(archive: &Path) -> Vec<(String, Vec<String>)> {
                 .trim_end_matches(':')
                 .rsplit(' ')
                 .next()?;
-            let names = lines.filter_map(|line| {
-                let (_, rest) = line.trim_start().split_once(' ')?;
-                Some(rest.rsplit_once(" (")?.0.to_owned())
-            });
+            let names = lines
+                .filter(|line| !line.ends_with("([kernel])"))
+                .filter_map(|line| {
+                    let (_, rest) = line.trim_start().split_once(' ')?;
+                    Some(rest.rsplit_once(" (")?.0.to_owned())
+                });
             Some((event.to_owned(), names.collect()))
         })
         .collect()
@@ -347,12 +349,12 @@ fn one_process_of_two() {
     assert_eq!(pids, BTreeSet::from([wanted.pid()]));
 }
 
-/// A recorder that sees tracefs, mounted for itself alone.
-fn with_tracefs(archive: PathBuf, options: &[&str], command: &[&str]) -> Run {
+/// A recorder in a world of its own, which `setup` makes.
+fn inside(setup: &str, archive: &Path, options: &[&str], command: &[&str]) -> Run {
     require("unshare", "util-linux");
-    let script = "mount -t tracefs none /sys/kernel/tracing && exec \"$@\"";
+    let script = format!("{setup}; exec \"$@\"");
     Run::new("unshare")
-        .args(["-m", "sh", "-c", script, "sh"])
+        .args(["-m", "sh", "-ec", &script, "sh"])
         .arg(rawstack_record())
         .arg("-o")
         .arg(archive)
@@ -362,32 +364,14 @@ fn with_tracefs(archive: PathBuf, options: &[&str], command: &[&str]) -> Run {
         .deadline(Duration::from_secs(60))
 }
 
-/// Check that with tracefs a tracepoint of one system call counts that call, and that a wrong name gets near ones.
-#[test]
-fn tracepoints_of_tracefs() {
-    let lab = Lab::new();
-    let hits = workload("hits");
-    let options = [
-        "-e",
-        "syscalls:sys_enter_getppid",
-        "-e",
-        "task:task_newtask",
-    ];
-    let output = with_tracefs(
-        lab.path("archive.rawstack"),
-        &options,
-        &[text(&hits), "1000"],
-    )
-    .success();
-    let recording = Recording::new(lab.path("archive.rawstack"), output);
-    let samples = recording.samples();
-    let weights = weights(&samples);
-    assert_eq!(
-        weights["syscalls:sys_enter_getppid"],
-        recording.printed("calls")
-    );
-    assert_eq!(weights["task:task_newtask"], recording.printed("forks"));
-    let is_whole = |sample: &Sample| {
+const WITH_TRACEFS: &str =
+    "mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing";
+const WITHOUT_TRACEFS: &str = "mount -t tmpfs none /sys/kernel/tracing; \
+    if [ -d /sys/kernel/debug/tracing ]; then mount -t tmpfs none /sys/kernel/debug/tracing; fi";
+
+/// Fail unless each sample has both halves.
+fn assert_halves(samples: &[Sample]) {
+    for sample in samples {
         let of = |kind| {
             sample
                 .frames
@@ -395,11 +379,36 @@ fn tracepoints_of_tracefs() {
                 .filter(|frame| frame.kind == kind)
                 .count()
         };
-        of("kernel") > 0 && of("kernel") < sample.frames.len()
-    };
-    assert!(samples.iter().all(is_whole), "a half is missing");
+        assert!(
+            of("kernel") > 0 && of("user") > 0,
+            "a half is missing: {sample:?}"
+        );
+    }
+}
+
+/// Check that with tracefs a tracepoint of one system call counts that call, and that a wrong name gets near ones.
+#[test]
+fn tracepoints_with_tracefs() {
+    let lab = Lab::new();
+    let (hits, archive) = (workload("hits"), lab.path("archive.rawstack"));
+    let options = [
+        "-e",
+        "syscalls:sys_enter_getppid",
+        "-e",
+        "task:task_newtask",
+    ];
+    let output = inside(WITH_TRACEFS, &archive, &options, &[text(&hits), "1000"]).success();
+    let recording = Recording::new(archive, output);
+    let samples = recording.samples();
+    let weights = weights(&samples);
+    assert_eq!(
+        weights["syscalls:sys_enter_getppid"],
+        recording.printed("calls")
+    );
+    assert_eq!(weights["task:task_newtask"], recording.printed("forks"));
+    assert_halves(&samples);
     let wrong = ["-e", "syscalls:sys_enter_getpid2"];
-    with_tracefs(lab.path("x.rawstack"), &wrong, &["true"])
+    inside(WITH_TRACEFS, &lab.path("x.rawstack"), &wrong, &["true"])
         .output()
         .code(2)
         .one_line_error(&[
@@ -407,6 +416,40 @@ fn tracepoints_of_tracefs() {
             "did you mean",
             "syscalls:sys_enter_getpid",
         ]);
+}
+
+/// Check that without tracefs the same tracepoints are found by their bare names, that the stack begins where the kernel
+/// hits them, and that one which has no such name says what to do.
+#[test]
+fn tracepoints_without_tracefs() {
+    let lab = Lab::new();
+    let (hits, archive) = (workload("hits"), lab.path("archive.rawstack"));
+    let options = ["-e", "raw_syscalls:sys_enter", "-e", "task:task_newtask"];
+    let output = inside(WITHOUT_TRACEFS, &archive, &options, &[text(&hits), "1000"]).success();
+    let recording = Recording::new(archive, output);
+    let samples = recording.samples();
+    let weights = weights(&samples);
+    assert_eq!(weights["task:task_newtask"], recording.printed("forks"));
+    assert!(weights["raw_syscalls:sys_enter"] > recording.printed("calls"));
+    assert_halves(&samples);
+    let is_of_recorder = |sample: &Sample| {
+        let path = sample.frames[0].path.as_deref();
+        path.is_some_and(|path| path.contains("bpf_prog"))
+    };
+    assert!(
+        !samples.iter().any(is_of_recorder),
+        "the recorder's own frame is on top"
+    );
+    let only_there = ["-e", "syscalls:sys_enter_getppid"];
+    inside(
+        WITHOUT_TRACEFS,
+        &lab.path("x.rawstack"),
+        &only_there,
+        &["true"],
+    )
+    .output()
+    .code(2)
+    .one_line_error(&["syscalls:sys_enter_getppid", "tracefs", "raw_syscalls"]);
 }
 
 /// Check that what is not there is refused in one line that says what is, before anything is run or written.

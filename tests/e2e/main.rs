@@ -11,6 +11,8 @@ mod doctor;
 mod events;
 mod halves;
 mod hostile;
+mod hotplug;
+mod jit;
 mod killed;
 mod memory;
 mod names;

@@ -1,6 +1,9 @@
 //! Processes that come and go: short ones, deleted ones, children, interpreters.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
 
 use rawstack_test_support::elf;
 use rawstack_test_support::json::{Frame, Sample, parse_hex, report, symbolize};
@@ -170,4 +173,99 @@ fn vdso() {
     });
     let named = vdso.filter(|row| row.name.contains("clock_gettime") && row.self_weight > 0.0);
     assert!(named.count() > 0, "no clock_gettime of [vdso]: {rows:?}");
+}
+
+/// Check that a sample has the name that its thread had at its time, and a forked child that of the thread that made it.
+#[test]
+fn names_over_time() {
+    let lab = Lab::new();
+    let recording = lab.record(&["-F", "997"], &[text(&workload("names")), "2"]);
+    let samples = recording.samples();
+    for (who, before, after) in [
+        ("main", "name-one", "name-two"),
+        ("thread", "thread-one", "thread-two"),
+    ] {
+        let renamed_ns = recording.printed(who);
+        let times = |name: &str| -> Vec<u64> {
+            let named = samples.iter().filter(|sample| sample.comm == name);
+            named.map(|sample| sample.time_ns).collect()
+        };
+        let (before, after) = (times(before), times(after));
+        assert!(
+            before.len() > 20 && after.len() > 20,
+            "{who}: {} and {}",
+            before.len(),
+            after.len()
+        );
+        // It says so a moment before it does it.
+        let last = before.iter().max().copied().unwrap_or_default();
+        assert!(
+            last < renamed_ns + 50_000_000,
+            "{who} was renamed at {renamed_ns}, and has its name at {last}"
+        );
+        assert!(
+            after.iter().all(|&time| time >= renamed_ns),
+            "{who} has its name before {renamed_ns}"
+        );
+    }
+    let child = u32::try_from(recording.printed("child")).unwrap_or_default();
+    let of_child: Vec<_> = samples
+        .iter()
+        .filter(|sample| sample.pid == child)
+        .collect();
+    assert!(
+        of_child.len() > 20,
+        "only {} samples of the child",
+        of_child.len()
+    );
+    let named = of_child.iter().filter(|sample| sample.comm == "thread-two");
+    assert_eq!(named.count(), of_child.len(), "{:?}", of_child[0]);
+}
+
+/// Check that a process that is moved to another cgroup is told to be in each at its time.
+#[test]
+fn moved_to_another_cgroup() {
+    let lab = Lab::new();
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let unified = mounts.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (place, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then(|| Path::new(place).to_owned())
+    });
+    let unified =
+        unified.unwrap_or_else(|| panic!("no unified cgroup hierarchy is mounted:\n{mounts}"));
+    let name = format!("rawstack-test-{}", process::id());
+    let groups = ["a", "b"].map(|part| Folder(unified.join(format!("{name}-{part}"))));
+    groups.iter().for_each(|group| {
+        fs::create_dir(&group.0).unwrap_or_else(|err| panic!("{:?}: {err}", group.0))
+    });
+    let [a, b] = groups.each_ref().map(|group| text(&group.0));
+    let program = workload("threads");
+    let command = format!(
+        "echo $$ > {a}/cgroup.procs && {{ {} 1 4 & }} && sleep 2 && echo $! > {b}/cgroup.procs && wait",
+        text(&program)
+    );
+    let recording = lab.record(&["-F", "199"], &["sh", "-c", &command]);
+    let report = report(&recording.archive, &["--by", "cgroup"]);
+    let share = |part: &str| {
+        let row = report
+            .rows
+            .iter()
+            .find(|row| row.name == format!("/{name}-{part}"));
+        row.map_or(0.0, |row| row.total * 100.0 / report.total)
+    };
+    let (a, b) = (share("a"), share("b"));
+    assert!(
+        a > 35.0 && b > 20.0 && a + b > 90.0,
+        "{a} % and {b} %: {report:?}"
+    );
+}
+
+/// Removes a folder that is empty by then.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
 }

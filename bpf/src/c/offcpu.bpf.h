@@ -19,7 +19,7 @@
 struct off_cpu_config {
 	__u64 min_ns; /* shorter waits are none */
 	__u32 event; /* number of the event */
-	__u32 pad;
+	__u32 deferred; /* user halves are */
 };
 
 const volatile struct off_cpu_config off_cpu_cfg = {};
@@ -71,23 +71,34 @@ static __always_inline bool is_blocked(struct task_struct *task)
 	return old->state;
 }
 
+/* An int that 7.3 made smaller. */
+static __always_inline bool is_running(struct task_struct *task)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu);
+}
+
 static __always_inline __u64 switches_of(struct task_struct *task)
 {
 	return task->nvcsw + task->nivcsw;
 }
 
+/* Make the entry of a thread; not 0 where there is one, or no room. */
+static __always_inline long make_wait(__u32 tid)
+{
+	__u32 zero = 0;
+	struct wait *fresh = bpf_map_lookup_elem(&no_wait, &zero);
+
+	return fresh ? bpf_map_update_elem(&waits, &tid, fresh, BPF_NOEXIST) : -1;
+}
+
 /* The entry of the task, made where there is none; NULL: no room. */
 static __always_inline struct wait *wait_of(struct task_struct *task)
 {
-	struct wait *wait, *fresh;
 	__u32 tid = task->pid;
-	__u32 zero = 0;
+	struct wait *wait = bpf_map_lookup_elem(&waits, &tid);
 
-	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait) {
-		fresh = bpf_map_lookup_elem(&no_wait, &zero);
-		if (!fresh || bpf_map_update_elem(&waits, &tid, fresh, BPF_NOEXIST))
-			return NULL;
+		make_wait(tid);
 		wait = bpf_map_lookup_elem(&waits, &tid);
 	}
 	return wait;
@@ -191,9 +202,12 @@ static __always_inline struct wait *ended_wait(struct task_struct *task, __u64 n
 	if (!tid) /* idle */
 		return NULL;
 	wait = bpf_map_lookup_elem(&waits, &tid);
-	if (!wait || !is_this_wait(wait, task) || now - wait->since_ns < off_cpu_cfg.min_ns)
+	if (!wait || !is_this_wait(wait, task))
 		return NULL;
-	return wait;
+	if (now - wait->since_ns >= off_cpu_cfg.min_ns)
+		return wait;
+	wait->since_ns = 0; /* or it would pass for one that never ended, if the task runs until recording stops */
+	return NULL;
 }
 
 /* Whether the current task, which is being switched out, begins a wait. One that ends is past its last stack. */
@@ -294,16 +308,16 @@ int off_cpu_begin(__u64 *ctx)
 	__u64 address;
 	__u32 tid;
 
-	if (!task || task->on_cpu || !is_blocked(task) || task->flags & PF_EXITING)
+	if (!task || is_running(task) || !is_blocked(task) || task->flags & PF_EXITING)
 		return 0;
 	/* As a number: a pointer may not go where the verifier expects one. */
 	bpf_probe_read_kernel(&address, sizeof(address), &ctx[1]);
 	if (!wanted_task(address))
 		return 0;
 	tid = task->pid;
-	if (bpf_map_lookup_elem(&waits, &tid))
+	if (make_wait(tid))
 		return 0; /* it has been switched since */
-	wait = wait_of(task);
+	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait)
 		return 0;
 	begin_wait(wait, task, task->wake_cpu);
@@ -326,7 +340,7 @@ static __always_inline void send_unended(struct cpu_state *cpu, __u32 level, str
 		return;
 	number_wait(cpu, level, e, wait, task->pid, off_cpu_stopped_ns);
 	/* One that runs by now has another kernel half; its user half is the wait's all the same. */
-	if (!task->on_cpu)
+	if (!is_running(task))
 		take_halves(e, wait, task);
 	e->state = STATE_PENDING;
 	e->flags |= TICK_BLOCKED;
@@ -349,7 +363,8 @@ int off_cpu_end(__u64 *ctx)
 	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait || !is_this_wait(wait, task) || off_cpu_stopped_ns < wait->since_ns + off_cpu_cfg.min_ns)
 		return 0;
-	if (bpf_ksym_exists(bpf_preempt_disable))
+	/* Elsewhere nothing else takes a level by now; and 6.12 wants no global function called so. */
+	if (off_cpu_cfg.deferred && bpf_ksym_exists(bpf_preempt_disable))
 		bpf_preempt_disable();
 	cpu = this_cpu_state();
 	level = free_level();
@@ -358,10 +373,21 @@ int off_cpu_end(__u64 *ctx)
 		send_unended(cpu, level, wait, task);
 		cpu->busy[level] = 0;
 	}
-	if (bpf_ksym_exists(bpf_preempt_enable))
+	if (off_cpu_cfg.deferred && bpf_ksym_exists(bpf_preempt_enable))
 		bpf_preempt_enable();
 	wait->since_ns = 0;
 	bpf_seq_write(meta->seq, "", 1);
+	return 0;
+}
+
+/* sched_process_exec(task, old_pid, bprm): any thread's exec takes over the process's PID, and leaves its own TID. */
+SEC("raw_tp/sched_process_exec")
+int off_cpu_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 old_tid = ctx->args[1];
+
+	if (old_tid != (__u32)bpf_get_current_pid_tgid())
+		bpf_map_delete_elem(&waits, &old_tid);
 	return 0;
 }
 

@@ -179,7 +179,8 @@ impl Assembler {
             is_recent
         });
         for sample in &mut carried {
-            self.epoch.put_task(&mut self.world, sample.pid, sample.tid);
+            self.epoch
+                .put_task(&mut self.world, sample.pid, sample.tid, sample.time_ns);
             sample.kernel = self.epoch.carry(&self.world, &before, sample.kernel);
         }
         let epoch = &self.epoch;

@@ -23,44 +23,66 @@ const PERIOD: u64 = 10_000_000;
 
 pub(super) fn checks() -> Vec<Check> {
     let clock = Origin::Counter(Counter::cpu_clock(PERIOD));
+    let programs = Verdict::of(
+        hook_in("cpu-clock", Some(clock)),
+        "loaded, hooked in and let go",
+    );
+    let build_ids = Check::wanted("build IDs by the kernel", build_ids());
+    let others = if matches!(programs, Verdict::Works(_)) {
+        kinds()
+    } else {
+        // What keeps one from being loaded keeps all.
+        KINDS
+            .into_iter()
+            .map(|name| Check::wanted(name, Verdict::Missing("see programs".to_owned())))
+            .collect()
+    };
+    let programs = Check::needed("programs, ring buffer", programs);
+    [vec![programs, build_ids], others].concat()
+}
+
+/// Events besides the clock, as [`kinds`] looks at them.
+const KINDS: [&str; 6] = [
+    "hardware counters",
+    "off-cpu",
+    "tracepoints",
+    "raw tracepoints",
+    "uprobes",
+    "kprobes",
+];
+
+fn kinds() -> Vec<Check> {
     let raw = Origin::RawTracepoint {
         name: "sched_process_exit".to_owned(),
         every: 1,
     };
-    let programs = Verdict::of(hook_in(vec![clock], None), "loaded, hooked in and let go");
-    vec![
-        Check::needed("programs, ring buffer", programs),
-        Check::wanted("build IDs by the kernel", build_ids()),
-        Check::wanted("hardware counters", counters()),
-        Check::wanted(
-            "off-cpu",
-            Verdict::of(
-                hook_in(
-                    Vec::new(),
-                    Some(OffCpu {
-                        number: 0,
-                        min_ns: 0,
-                    }),
-                ),
-                "",
-            ),
-        ),
-        Check::wanted("tracepoints", tracepoints()),
-        Check::wanted("raw tracepoints", Verdict::of(hook_in(vec![raw], None), "")),
-        Check::wanted("uprobes", uprobe()),
-        Check::wanted("kprobes", kprobe()),
-    ]
+    let verdicts = [
+        counters(),
+        Verdict::of(hook_in("off-cpu", None), ""),
+        tracepoints(),
+        Verdict::of(hook_in("sched_process_exit", Some(raw)), ""),
+        uprobe(),
+        kprobe(),
+    ];
+    let checks = KINDS.into_iter().zip(verdicts);
+    checks
+        .map(|(name, verdict)| Check::wanted(name, verdict))
+        .collect()
 }
 
-/// Hook these in on one CPU, and let them go.
-fn hook_in(origins: Vec<Origin>, off_cpu: Option<OffCpu>) -> Result<()> {
+/// Hook an event in on one CPU, off-cpu where it has no origin, and let it go.
+fn hook_in(name: &str, origin: Option<Origin>) -> Result<()> {
+    let off_cpu = origin.is_none().then_some(OffCpu {
+        number: 0,
+        min_ns: 0,
+    });
     let mode = if can_defer()?.is_ok() {
         Mode::Deferred
     } else {
         Mode::Immediate
     };
     let source = |origin| Source {
-        name: "event".to_owned(),
+        name: name.to_owned(),
         number: 0,
         origin,
     };
@@ -68,7 +90,7 @@ fn hook_in(origins: Vec<Origin>, off_cpu: Option<OffCpu>) -> Result<()> {
         mode,
         kernel_stacks: true,
         max_user_frames: 127,
-        events: origins.into_iter().map(source).collect(),
+        events: origin.into_iter().map(source).collect(),
         off_cpu,
         targets: Targets::default(),
         ring_bytes: 1 << 20,
@@ -104,7 +126,7 @@ fn counters() -> Verdict {
         is_clock: false,
         ..Counter::cpu_clock(0)
     };
-    match hook_in(vec![Origin::Counter(cycles)], None) {
+    match hook_in("cycles", Some(Origin::Counter(cycles))) {
         Ok(()) => Verdict::Works("cycles, instructions and others".to_owned()),
         Err(error) => Verdict::Missing(format!(
             "{error}: this machine has none, or its host gives none; cpu-clock is taken instead"
@@ -124,7 +146,8 @@ fn tracepoints() -> Verdict {
                 .to_owned(),
         );
     };
-    Verdict::of(hook_in(vec![Origin::Tracepoint { id, every: 1 }], None), "")
+    let tracepoint = Origin::Tracepoint { id, every: 1 };
+    Verdict::of(hook_in("sched:sched_process_exit", Some(tracepoint)), "")
 }
 
 /// The number of a PMU.
@@ -158,7 +181,7 @@ fn uprobe() -> Verdict {
         is_in_user: true,
         is_entry: false,
     };
-    Verdict::of(hook_in(vec![Origin::Probe(probe)], None), "")
+    Verdict::of(hook_in("uprobe", Some(Origin::Probe(probe))), "")
 }
 
 fn kprobe() -> Verdict {
@@ -176,5 +199,5 @@ fn kprobe() -> Verdict {
         is_in_user: false,
         is_entry: true,
     };
-    Verdict::of(hook_in(vec![Origin::Probe(probe)], None), "")
+    Verdict::of(hook_in("kprobe", Some(Origin::Probe(probe))), "")
 }

@@ -56,7 +56,8 @@ fn mapped_files() -> Verdict {
 fn roots() -> Verdict {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    if openat2(CWD, "/tmp", flags, Mode::empty(), resolve).is_err() {
+    let own = openat(CWD, "/", flags, Mode::empty());
+    if !own.is_ok_and(|root| openat2(root, "proc", flags, Mode::empty(), resolve).is_ok()) {
         let why = "openat2 is refused here, and without it no path of a process is safe to open";
         return Verdict::Missing(why.to_owned());
     }

@@ -18,7 +18,7 @@ use super::door::{Door, Order, Reply};
 use super::patience::Suspect;
 use super::wire::{Answer, FileFacts, FileRequest, ProcessAnswer, Request};
 use crate::error::{Error, Result};
-use crate::proc_fs::{MapsLine, ProcessFacts};
+use crate::proc_fs::{Maps, ProcessFacts};
 
 /// Processes in one request.
 const CHUNK: usize = 32;
@@ -62,6 +62,11 @@ impl Helper {
             error,
         })?;
         CpuDoor::new(door, programs, build_ids)
+    }
+
+    /// Another connection, with a worker of its own: for another thread. Only before [`seal`](Self::seal).
+    pub(crate) fn connect(&self) -> io::Result<Connection> {
+        Connection::new(self.open_door()?)
     }
 
     /// Have archives created from now on, with these names: see [`Names::numbered`](crate::output::names::Names).
@@ -156,11 +161,10 @@ impl Helper {
         }
     }
 
-    /// The executable mapping of a process that holds an address now.
-    pub(crate) fn mapping(&self, pid: u32, address: u64) -> Option<MapsLine> {
-        let request = Request::Mapping { pid, address };
-        match self.ask(&request, &[Suspect::Process(pid)])? {
-            Answer::Mapping(line) => line,
+    /// The executable mappings of a process now; `None` for one that is gone, closed or did not answer.
+    pub(crate) fn maps(&self, pid: u32) -> Option<Maps> {
+        match self.ask(&Request::Maps(pid), &[Suspect::Process(pid)])? {
+            Answer::Maps(maps) => maps,
             _ => None,
         }
     }

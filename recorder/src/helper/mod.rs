@@ -17,6 +17,7 @@ mod client;
 mod connection;
 mod cpus;
 mod door;
+mod jit;
 mod patience;
 mod supervisor;
 mod wire;
@@ -26,9 +27,12 @@ use std::env;
 use std::ffi::OsStr;
 use std::process;
 
+use rustix::thread::set_name;
+
 pub(crate) use archives::ArchiveDoor;
 pub(crate) use client::Helper;
 pub(crate) use cpus::CpuDoor;
+pub(crate) use jit::JitReader;
 pub(crate) use wire::{FileRequest, ProcessAnswer};
 
 /// First argument by which this program knows that it is to supervise.
@@ -40,9 +44,11 @@ const WORK: &str = "--rawstack-reader";
 pub fn become_helper() {
     let role = env::args_os().nth(1);
     if role.as_deref() == Some(OsStr::new(SUPERVISE)) {
+        _ = set_name(c"rawstack-helper"); // only for people to see
         process::exit(i32::from(supervisor::run().is_err()));
     }
     if role.as_deref() == Some(OsStr::new(WORK)) {
+        _ = set_name(c"rawstack-reader");
         process::exit(i32::from(worker::run().is_err()));
     }
 }

@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::elf::ElfFacts;
-use crate::proc_fs::{Maps, MapsLine, ProcessFacts};
+use crate::jit;
+use crate::proc_fs::{Maps, ProcessFacts};
 
 /// Longest request in bytes.
 pub(super) const MAX_REQUEST: usize = 64 << 10;
@@ -29,10 +30,14 @@ pub(super) enum Request {
     Facts(Vec<u32>),
     /// The name of a thread.
     ThreadName { pid: u32, tid: u32 },
-    /// The executable mapping of a process that holds an address.
-    Mapping { pid: u32, address: u64 },
+    /// The executable mappings of a process.
+    Maps(u32),
     /// The file behind a mapping.
     File(FileRequest),
+    /// A piece of a file that tells of code that a process makes.
+    JitFile(jit::Request),
+    /// No more of those of this process.
+    ForgetJit(u32),
 }
 
 /// The file behind a mapping of a process.
@@ -61,9 +66,12 @@ pub(super) enum Answer {
     /// In the order asked for; `None` for one that is gone.
     Facts(Vec<Option<ProcessFacts>>),
     ThreadName(Option<Vec<u8>>),
-    Mapping(Option<MapsLine>),
+    /// `None` where they may not be read.
+    Maps(Option<Maps>),
     /// `None` where it could not be opened, or is not the one that is mapped.
     File(Option<FileFacts>),
+    JitFile(Result<jit::Piece, jit::Refusal>),
+    Forgotten,
 }
 
 /// A process with its mappings.

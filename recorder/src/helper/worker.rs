@@ -10,6 +10,7 @@ use super::wire::{
     Answer, FileFacts, FileRequest, Inbox, MAX_ANSWER, MAX_REQUEST, ProcessAnswer, Request, send,
 };
 use crate::elf::{ElfFacts, content_hash};
+use crate::jit::{Files, MAX_HELD};
 use crate::mapped_file;
 use crate::privilege::{READING, keep_only};
 use crate::proc_fs::{self, ProcessFacts};
@@ -29,14 +30,16 @@ pub(super) fn run() -> io::Result<()> {
     };
     setrlimit(Resource::As, limit(MAX_MEMORY))?;
     setrlimit(Resource::Core, limit(0))?;
-    setrlimit(Resource::Nofile, limit(64))?;
+    setrlimit(Resource::Nofile, limit(MAX_HELD as u64 + 64))?;
     // No file can be written, whoever owns it.
     setrlimit(Resource::Fsize, limit(0))?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut inbox = Inbox::default();
+    let (mut inbox, mut files) = (Inbox::default(), Files::new());
     loop {
         match inbox.read(&socket, MAX_REQUEST) {
-            Ok(Some((number, request))) => send(&socket, number, &answer(request), MAX_ANSWER)?,
+            Ok(Some((number, request))) => {
+                send(&socket, number, &answer(request, &mut files), MAX_ANSWER)?;
+            }
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
@@ -44,7 +47,7 @@ pub(super) fn run() -> io::Result<()> {
     }
 }
 
-fn answer(request: Request) -> Answer {
+fn answer(request: Request, files: &mut Files) -> Answer {
     match request {
         Request::Pids => Answer::Pids(proc_fs::pids()),
         Request::Processes(pids) => Answer::Processes(processes(&pids)),
@@ -54,12 +57,13 @@ fn answer(request: Request) -> Answer {
                 .collect(),
         ),
         Request::ThreadName { pid, tid } => Answer::ThreadName(proc_fs::thread_name(pid, tid)),
-        Request::Mapping { pid, address } => {
-            let maps = proc_fs::maps(pid).unwrap_or_default();
-            let holds = |line: &proc_fs::MapsLine| line.addresses.contains(&address);
-            Answer::Mapping(maps.lines.into_iter().find(holds))
-        }
+        Request::Maps(pid) => Answer::Maps(proc_fs::maps(pid).ok()),
         Request::File(file) => Answer::File(file_facts(&file)),
+        Request::JitFile(request) => Answer::JitFile(files.read(&request)),
+        Request::ForgetJit(pid) => {
+            files.forget(pid);
+            Answer::Forgotten
+        }
     }
 }
 

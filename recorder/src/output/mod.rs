@@ -4,12 +4,10 @@
 //! full, [`Output::is_full`] says so and the recording keeps no more samples, but it goes on reading. Were it to wait
 //! for the disk instead, the kernel's buffers would run over, and with them what tells where code was mapped.
 
-use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rawstack_format::record::{End, Record, Recording};
@@ -17,14 +15,13 @@ use rawstack_format::{
     Counters, Encoded, Encoder, Error as FormatError, HEADER_LEN, WriterOptions,
 };
 use rustix::fs::{Access, access};
-use rustix::thread::CapabilitySet;
 
 use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::helper::Helper;
 use crate::host::{monotonic_ns, wall_ns};
 use crate::options::{Amount, Growth, Options};
-use crate::privilege;
+use crate::privilege::spawn_without;
 use crate::totals::Totals;
 
 mod disk;
@@ -142,7 +139,12 @@ impl Output {
             None => disk.open().map_err(archive_error)?,
         }
         let encoder = Encoder::new(WriterOptions::default().level).map_err(archive_error)?;
-        let thread = start_writer(disk)?;
+        // Its file is open, others are made by the helper: it needs no capability.
+        let thread = spawn_without("writer", move || disk.run());
+        let thread = thread.map_err(|error| Error::System {
+            action: "start a thread",
+            error,
+        })?;
         Ok(Self {
             path: path.clone(),
             growth: options.growth,
@@ -325,24 +327,6 @@ impl Output {
             }),
         }
     }
-}
-
-/// Start the writing thread. Its file is open, others are made by the helper: it needs no capability from here on, and
-/// a thread drops its own.
-fn start_writer(disk: Disk) -> Result<JoinHandle<()>> {
-    let system_error = |action| move |error| Error::System { action, error };
-    let (ready, is_ready) = sync_channel(1);
-    let run = move || {
-        _ = ready.send(privilege::keep_only(CapabilitySet::empty()));
-        disk.run();
-    };
-    let thread = thread::Builder::new().name("writer".to_owned()).spawn(run);
-    let thread = thread.map_err(system_error("start a thread"))?;
-    let dropped = is_ready
-        .recv()
-        .unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
-    dropped.map_err(system_error("give up privileges"))?;
-    Ok(thread)
 }
 
 /// See that archives can be created beside `path`: better said now than when one is wanted.

@@ -41,6 +41,37 @@ impl Session<'_> {
         self.output.send(record, self.counters)
     }
 
+    /// Write what was read of JIT maps since the last call, as far as there is room.
+    pub(super) fn read_jit_maps(&mut self) -> Result<()> {
+        if self.assembler.is_in_gap() {
+            return Ok(()); // they are read on when the disk takes something again
+        }
+        let room = self.output.room();
+        let processes = &mut self.assembler.world.processes;
+        for record in self.jit.turn(processes, room.map(|room| room / 2)) {
+            self.send(&record)?;
+        }
+        Ok(())
+    }
+
+    /// Write all that is left of them: of some the whole, where `anew`.
+    fn read_jit_maps_to_end(&mut self, anew: bool) -> Result<()> {
+        let is_short = self.assembler.is_in_gap();
+        let room = if is_short {
+            Some(0)
+        } else {
+            self.output.room().map(|room| room / 2)
+        };
+        let processes = &mut self.assembler.world.processes;
+        if anew {
+            self.jit.begin_anew();
+        }
+        for record in self.jit.read_to_end(processes, room) {
+            self.send(&record)?;
+        }
+        Ok(())
+    }
+
     /// Hand over the batches that are closed.
     pub(super) fn send_cuts(&mut self) -> Result<()> {
         for cut in self.assembler.take_cuts() {
@@ -159,12 +190,15 @@ impl Session<'_> {
         self.output.rotate(end, &self.recording)?;
         self.counters = Default::default();
         self.send_runs(Vec::new())?;
+        self.jit.begin_anew();
         // What was carried over has waited long enough to be written.
         self.write()
     }
 
     /// Write what the flight recorder holds. `missing`: see [`dump`](crate::output::Output::dump).
     fn dump(&mut self, missing: u64, exit: i32) -> Result<()> {
+        // What was read before is as old as the samples around it, or gone with them.
+        self.read_jit_maps_to_end(true)?;
         self.write()?;
         let cut = self.assembler.peek();
         let mut last = Vec::new();
@@ -240,6 +274,9 @@ impl Session<'_> {
         command_status: Option<i32>,
         waker: &Waker,
     ) -> Result<Summary> {
+        if !self.output.is_flight() {
+            self.read_jit_maps_to_end(false)?;
+        }
         self.assembler.end_gap();
         self.write()?;
         let reserved = self.stream.counts()?.reserved;
@@ -282,6 +319,7 @@ impl Session<'_> {
                 .collect(),
             unread: world.helper.account().to_string(),
             kernel_hidden: world.kernel.is_hidden(),
+            jit: self.jit.counts(),
             limited_by_size,
             is_numbered: ending.is_numbered,
             archives: ending.written.archives,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
+use foldhash::HashMap;
 use rawstack_format::Reader;
 use rawstack_format::record::{Batch, Record, Recording, Vdso};
 
@@ -13,8 +14,9 @@ use super::pending::{JoinQueue, Joined};
 use super::rows::EventFacts;
 use super::summary::Summary;
 use super::tables::EpochTables;
-use super::tree::StackTree;
+use super::tree::{NodeId, StackTree};
 use crate::error::{Error, Result};
+use crate::jit::JitTable;
 use crate::resolve::KernelSymbolTable;
 
 /// vDSO images that are kept of one archive; a machine has one or two.
@@ -37,6 +39,8 @@ pub struct Shared {
     pub kernels: Vec<KernelSymbolTable>,
     /// vDSO images, each with the number of its archive.
     pub vdsos: Vec<(u32, Vdso)>,
+    /// Code that processes made.
+    pub jit: JitTable,
 }
 
 /// Called with each selected sample, in the order of the archive, and the index of its event in [`Shared::events`].
@@ -79,6 +83,7 @@ pub fn read(
         queue: JoinQueue::default(),
         events: Vec::new(),
         threads: Vec::new(),
+        placed: HashMap::default(),
     };
     archive.read(path, BufReader::with_capacity(1 << 17, input), each)
 }
@@ -94,6 +99,8 @@ struct Archive<'s> {
     events: Vec<(u32, bool)>,
     /// Whether threads are selected, by ID, as far as asked.
     threads: Vec<Option<bool>>,
+    /// Stacks of a process with frames in code that it made, and where they were placed at which version.
+    placed: HashMap<(u32, NodeId), (u32, NodeId)>,
 }
 
 impl Archive<'_> {
@@ -159,7 +166,8 @@ impl Archive<'_> {
             Record::Batch(batch) => self.batch(batch),
             Record::Runs(runs) => self.summary().add_runs(runs),
             Record::End(end) => self.summary().end = Some(end),
-            // JIT symbols and copied stacks are not used yet.
+            Record::JitMap(piece) => self.shared.jit.take(self.number, &piece),
+            // Copied stacks are not used yet.
             _ => {}
         }
     }
@@ -246,7 +254,8 @@ impl Archive<'_> {
 
     /// Give out what need not wait, or everything.
     fn give(&mut self, all: bool, each: &mut EachSample<'_>) -> Result<()> {
-        while let Some(sample) = self.queue.pop(all) {
+        while let Some(mut sample) = self.queue.pop(all) {
+            sample.user = self.place(&sample);
             self.summary().add_sample(&sample.row);
             let (event, selected) = self.event(sample.row.event);
             let since = sample.row.time_ns.saturating_sub(self.summary().start_ns());
@@ -256,6 +265,29 @@ impl Archive<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The user half with its frames in code that the process made: in whose, and in what was there at the time.
+    fn place(&mut self, sample: &Joined) -> NodeId {
+        let Joined { row, user, .. } = *sample;
+        if !self.shared.tree.is_unplaced(user) {
+            return user;
+        }
+        let Shared { tree, jit, .. } = &mut *self.shared;
+        let version = jit.version(self.number, row.pid, row.time_ns);
+        let known = self.placed.get(&(row.pid, user));
+        if let Some(&(held, placed)) = known
+            && version == Some(held)
+        {
+            return placed;
+        }
+        let placed = tree.place(user, &mut |address| {
+            jit.place(self.number, row.pid, address, row.time_ns)
+        });
+        if let Some(version) = version {
+            self.placed.insert((row.pid, user), (version, placed));
+        }
+        placed
     }
 
     fn has_thread(&mut self, sample: &Joined) -> bool {

@@ -8,6 +8,7 @@ use super::load::Shared;
 use super::pending::Joined;
 use super::summary::Summary;
 use super::tree::{NodeId, StackTree};
+use crate::jit::JitTable;
 use crate::resolve::KernelSymbolTable;
 
 /// Samples that have everything in common.
@@ -59,6 +60,8 @@ pub struct Profile {
     pub kernels: Vec<KernelSymbolTable>,
     /// vDSO images, each with the number of its archive.
     pub vdsos: Vec<(u32, Vdso)>,
+    /// Code that processes made.
+    pub jit: JitTable,
 }
 
 /// What samples of one row have in common.
@@ -200,6 +203,7 @@ impl Adder {
             events,
             kernels,
             vdsos,
+            jit,
         } = shared;
         Profile {
             archives,
@@ -209,6 +213,7 @@ impl Adder {
             rows,
             kernels,
             vdsos,
+            jit,
         }
     }
 }

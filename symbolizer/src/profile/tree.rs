@@ -7,7 +7,8 @@ use foldhash::HashMap;
 use rawstack_format::id::{Addr, BuildId, FileOffset};
 use rawstack_format::record::{Frame, FrameKind, Module, ModuleKind};
 
-use crate::resolve::file_offset::AddressKind;
+use crate::jit::Placed;
+use crate::resolve::file_offset::{AddressKind, lookup_offset};
 use crate::text::clean;
 
 /// Declare an index into one of the tree's tables.
@@ -61,6 +62,19 @@ pub struct TreeFrame {
     pub offset: FileOffset,
     /// The chunk that described the frame is lost: nothing else is known.
     pub lost: bool,
+    /// Where it lies in code that its process made.
+    pub jit: Jit,
+}
+
+/// Whether a frame lies in code that its process made, and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Jit {
+    /// It does not.
+    No,
+    /// It does, and whose process and at which time is not said: no sample has this frame.
+    Anywhere,
+    /// There.
+    At(Placed),
 }
 
 /// What makes two rows the same module.
@@ -77,6 +91,8 @@ pub struct StackTree {
     modules: Vec<(u32, Module)>,
     frames: Vec<TreeFrame>,
     nodes: Vec<(NodeId, FrameId)>,
+    /// For each node, whether it or a caller is [`Jit::Anywhere`].
+    unplaced: Vec<bool>,
     module_index: HashMap<ModuleKey, ModuleId>,
     frame_index: HashMap<TreeFrame, FrameId>,
     node_index: HashMap<(NodeId, FrameId), NodeId>,
@@ -142,7 +158,17 @@ impl StackTree {
             module,
             offset: frame.offset,
             lost: false,
+            jit: if self.is_anonymous(module) {
+                Jit::Anywhere
+            } else {
+                Jit::No
+            },
         })
+    }
+
+    fn is_anonymous(&self, module: ModuleId) -> bool {
+        let module = self.modules.get(module.index());
+        module.is_some_and(|(_, module)| module.kind == ModuleKind::Anonymous)
     }
 
     /// The frame that stands for what is lost.
@@ -154,6 +180,7 @@ impl StackTree {
             module: ModuleId::NONE,
             offset: FileOffset(0),
             lost: true,
+            jit: Jit::No,
         })
     }
 
@@ -171,9 +198,34 @@ impl StackTree {
         let next = NodeId::next(self.nodes.len());
         let id = *self.node_index.entry((parent, frame)).or_insert(next);
         if id == next {
+            let of_parent = self.unplaced.get(parent.index()).copied();
+            let own = self
+                .frame(frame)
+                .is_some_and(|frame| frame.jit == Jit::Anywhere);
             self.nodes.push((parent, frame));
+            self.unplaced.push(own || of_parent.unwrap_or(false));
         }
         id
+    }
+
+    /// Whether a stack has frames of which `place` has to say where they lie.
+    pub(super) fn is_unplaced(&self, leaf: NodeId) -> bool {
+        self.unplaced.get(leaf.index()).copied().unwrap_or(false)
+    }
+
+    /// The same stack with each frame in code that a process made where `place` says for its address.
+    pub(super) fn place(&mut self, leaf: NodeId, place: &mut dyn FnMut(u64) -> Placed) -> NodeId {
+        let frames: Vec<FrameId> = self.stack(leaf).collect();
+        frames.into_iter().rev().fold(NodeId::NONE, |parent, id| {
+            let id = match self.frame(id).copied() {
+                Some(frame) if frame.jit == Jit::Anywhere => {
+                    let jit = Jit::At(place(lookup_offset(frame.offset, frame.kind).0));
+                    self.intern_frame(TreeFrame { jit, ..frame })
+                }
+                _ => id,
+            };
+            self.add_node(parent, id)
+        })
     }
 
     /// Modules in the order of their IDs, each with the number of the archive that first named it.
@@ -255,7 +307,7 @@ pub fn shown_path(module: &Module) -> String {
         ModuleKind::KernelModule | ModuleKind::BpfProgram => {
             format!("[{}]", path.trim_matches(['[', ']']))
         }
-        ModuleKind::Anonymous if path.is_empty() => "[anonymous]".to_owned(),
+        ModuleKind::Anonymous if path.is_empty() || path == "//anon" => "[anonymous]".to_owned(),
         ModuleKind::Elf if path.is_empty() => "[unnamed]".to_owned(),
         ModuleKind::Elf | ModuleKind::Anonymous => path.into_owned(),
     }

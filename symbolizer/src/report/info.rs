@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::render::amount;
 use crate::error::Result;
-use crate::profile::tree::shown_path;
+use crate::jit::JitFile;
+use crate::profile::tree::{Jit, shown_path};
 use crate::profile::{Profile, Summary};
 use crate::text::clean;
 
@@ -35,6 +36,7 @@ struct JsonInfo<'i> {
     threads: u64,
     stacks: u64,
     modules: Vec<JsonModule>,
+    jit_maps: Vec<Value>,
     runs: Vec<Value>,
     bytes: u64,
     complete: bool,
@@ -75,7 +77,8 @@ fn pairs(rows: &[(String, String)]) -> BTreeMap<String, String> {
 /// Modules with frames: the most frames first.
 fn modules(profile: &Profile) -> Vec<JsonModule> {
     let mut frames = vec![0u64; profile.tree.modules().len()];
-    for frame in profile.tree.frames() {
+    let frames_of_samples = profile.tree.frames().iter();
+    for frame in frames_of_samples.filter(|frame| frame.jit != Jit::Anywhere) {
         if let Some(count) = frames.get_mut(frame.module.index()) {
             *count += 1;
         }
@@ -107,6 +110,13 @@ fn stacks(profile: &Profile) -> u64 {
     halves.sort_unstable();
     halves.dedup();
     halves.len() as u64
+}
+
+/// Maps of code that processes made.
+fn jit_maps(profile: &Profile) -> Vec<Value> {
+    let files = profile.jit.files().into_iter();
+    let row = |file: JitFile| json!({"pid": file.pid, "kind": file.name(), "bytes": file.bytes, "functions": file.functions, "damaged": file.damaged});
+    files.map(row).collect()
 }
 
 fn damage(summary: &Summary) -> Map<String, Value> {
@@ -170,6 +180,7 @@ pub fn write_json(profile: &Profile, out: &mut dyn Write) -> Result<()> {
             threads: summary.threads,
             stacks: stacks(profile),
             modules: modules(profile),
+            jit_maps: jit_maps(profile),
             runs: runs.collect(),
             bytes: summary.bytes,
             complete: summary.problems().is_empty(),
@@ -224,6 +235,19 @@ pub fn write_text(profile: &Profile, out: &mut dyn Write) -> Result<()> {
                 out,
                 "module     {:>8} frames  {}  {build_id}",
                 module.frames, module.path
+            )?;
+        }
+        for file in profile.jit.files() {
+            let JitFile {
+                pid,
+                bytes,
+                functions,
+                ..
+            } = file;
+            writeln!(
+                out,
+                "jit map    {functions:>8} functions  process {pid}, {}, {bytes} bytes",
+                file.name()
             )?;
         }
         for problem in summary.problems() {

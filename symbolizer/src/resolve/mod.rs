@@ -7,6 +7,7 @@ mod demangle;
 mod dwarf;
 mod elf_symbols;
 pub mod file_offset;
+mod jit;
 mod kernel;
 mod module;
 mod reason;
@@ -20,6 +21,8 @@ use rayon::prelude::*;
 use crate::debug_file::locate::{Locator, ModuleFiles};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
+use crate::jit::JitTable;
+pub use jit::JitQuery;
 pub use kernel::KernelSymbolTable;
 use module::ModuleAnswers;
 pub use module::ResolveOptions;
@@ -92,6 +95,21 @@ impl Symbolizer {
         queries: &[Query<'_>],
         progress: &(dyn Fn() + Sync),
     ) -> (Symbols, Vec<Answered>) {
+        let jit = JitQuery {
+            table: &JitTable::default(),
+            wanted: &[],
+        };
+        let (symbols, answered, _) = self.resolve_all(queries, &jit, progress);
+        (symbols, answered)
+    }
+
+    /// Answer all `queries`, and those about code that processes made; `progress` is called after each.
+    pub fn resolve_all(
+        &self,
+        queries: &[Query<'_>],
+        jit: &JitQuery<'_>,
+        progress: &(dyn Fn() + Sync),
+    ) -> (Symbols, Vec<Answered>, Vec<Answer>) {
         let one = |query: &Query<'_>| {
             let found = self.resolve_one(query);
             progress();
@@ -105,8 +123,9 @@ impl Symbolizer {
                 damaged: module.damaged,
             });
             let answered = answered.collect();
+            let jit = symbols.merge(&jit::resolve_jit(jit));
             symbols.finish();
-            (symbols, answered)
+            (symbols, answered, jit)
         })
     }
 
@@ -141,8 +160,9 @@ impl Symbolizer {
             ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::BpfProgram => {
                 kernel::resolve_kernel(module, files, kernel, offsets, options)
             }
+            // Whose code it is depends on process and time: see `JitQuery`.
             ModuleKind::Anonymous => {
-                ModuleAnswers::unresolved(offsets.len(), UnresolvedReason::GeneratedCode)
+                ModuleAnswers::unresolved(offsets.len(), UnresolvedReason::NoJitMap)
             }
         }
     }

@@ -20,8 +20,10 @@ pub enum UnresolvedReason {
     NoSymbol,
     /// The debug information is damaged or beyond the limits, and no symbol names the address.
     DamagedDebugInfo,
-    /// Code made at run time, without a file.
+    /// Code made at run time that the process's map does not name.
     GeneratedCode,
+    /// Code made at run time, and the archive holds no map of the process.
+    NoJitMap,
     /// The archive holds no symbols of the kernel.
     NoKernelSymbols,
 }
@@ -39,6 +41,7 @@ impl UnresolvedReason {
             Self::NoSymbol => "no-symbol",
             Self::DamagedDebugInfo => "damaged-debug-info",
             Self::GeneratedCode => "generated-code",
+            Self::NoJitMap => "no-jit-map",
             Self::NoKernelSymbols => "no-kernel-symbols",
         }
     }
@@ -60,7 +63,10 @@ impl UnresolvedReason {
             }
             Self::NoSymbol => "no symbol or debug information covers the address",
             Self::DamagedDebugInfo => "its debug information is damaged or too large",
-            Self::GeneratedCode => "code made at run time has no file",
+            Self::GeneratedCode => "code made at run time that the process's map does not name",
+            Self::NoJitMap => {
+                "code made at run time, and no JIT map was recorded; let the program write one (README, Interpreters)"
+            }
             Self::NoKernelSymbols => "the archive holds no kernel symbols",
         }
     }

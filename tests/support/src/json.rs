@@ -31,6 +31,7 @@ pub struct Info {
     pub threads: u64,
     pub stacks: u64,
     pub modules: Vec<Module>,
+    pub jit_maps: Vec<JitMap>,
     pub bytes: u64,
     pub runs: Vec<RunInfo>,
     pub damage: Map<String, Value>,
@@ -72,6 +73,16 @@ pub struct Module {
     pub path: Option<String>,
     pub build_id: Option<String>,
     pub frames: u64,
+}
+
+/// What an archive holds of one file that tells of made code.
+#[derive(Clone, Debug, Deserialize)]
+#[expect(missing_docs, reason = "the keys are the contract's own")]
+pub struct JitMap {
+    pub pid: u32,
+    pub kind: String,
+    pub bytes: u64,
+    pub functions: u64,
 }
 
 /// One line of `rawstack dump`.
