@@ -41,7 +41,11 @@ impl Worker {
     pub(crate) fn start(mut reader: Box<dyn Reader>) -> Option<Self> {
         let (jobs, queue) = channel();
         let (results, answers) = sync_channel(QUEUE);
+        let (started, start) = sync_channel(0);
         let work = move || {
+            if started.send(()).is_err() {
+                return;
+            }
             for job in queue {
                 match job {
                     Job::Read(request, most) => read(&mut *reader, request, most, &results),
@@ -51,6 +55,8 @@ impl Worker {
         };
         let thread = thread::Builder::new().name("jit-maps".to_owned());
         thread.spawn(work).ok()?;
+        // A thread needs more of the kernel to begin than it does later, when privileges have been given up.
+        start.recv().ok()?;
         Some(Self { jobs, answers })
     }
 
