@@ -27,7 +27,7 @@ test-kernels: ## record on other kernels, from 5.10 to the newest, each booted i
 	@tests/vm/run $(SERIES)
 
 check: ## format, lints, documentation, licences, sizes, and a symbolizer built without clang
-	@scripts/setup build workloads check
+	@scripts/setup build workloads dist check
 	@scripts/check
 
 bench: ## measure Rawstack and its peers side by side, into target/bench

@@ -80,6 +80,21 @@ impl PerfEvent {
         })
     }
 
+    /// The event that another process opened, started and gave away.
+    pub fn from_descriptor(fd: OwnedFd, name: &str, cpu: u32) -> Self {
+        Self {
+            fd,
+            link: None,
+            name: name.to_owned(),
+            cpu,
+        }
+    }
+
+    /// Another descriptor of it, to give away.
+    pub fn descriptor(&self) -> Result<OwnedFd> {
+        self.fd.try_clone().map_err(Error::Descriptor)
+    }
+
     /// Put a program behind it. With a cookie (5.15 and newer) the program can ask for that number.
     pub fn attach(&mut self, program: BorrowedFd<'_>, cookie: Option<u64>) -> Result<()> {
         let Some(cookie) = cookie else {

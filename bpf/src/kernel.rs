@@ -83,9 +83,22 @@ pub(crate) fn allocates_anywhere() -> bool {
     !is_before((6, 1))
 }
 
+/// Bytes of a kernel stack, `THREAD_SIZE`: arm64 has one page where pages are larger.
+pub(crate) fn thread_size() -> u32 {
+    crate::perf_event::page_size()
+        .try_into()
+        .unwrap_or(0)
+        .max(16 << 10)
+}
+
 /// Whether maps and programs count against RLIMIT_MEMLOCK.
-pub(crate) fn counts_locked_memory() -> bool {
+pub fn counts_locked_memory() -> bool {
     is_before((5, 11))
+}
+
+/// Whether hooking a program in takes CAP_BPF, as all of bpf() does before 5.19 where it is closed to ordinary users.
+pub fn hooking_needs_bpf() -> bool {
+    is_before((5, 19))
 }
 
 fn release() -> String {

@@ -56,6 +56,7 @@ pub(crate) fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Res
         program_name(config.mode),
         "off_cpu_begin".to_owned(),
         "off_cpu_end".to_owned(),
+        "off_cpu_exec".to_owned(),
         "off_cpu_exit".to_owned(),
     ];
     for mut program in open.open_object_mut().progs_mut() {
@@ -79,6 +80,7 @@ pub(crate) fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Res
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.off_cpu_cfg.min_ns = off_cpu.min_ns;
         data.off_cpu_cfg.event = off_cpu.number;
+        data.off_cpu_cfg.deferred = u32::from(config.mode == Mode::Deferred);
     }
     Ok(())
 }
@@ -86,6 +88,7 @@ pub(crate) fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Res
 impl Waits {
     /// Start: first what sees tasks block and run, then a look at those that are blocked already.
     pub(crate) fn start(skel: &RecorderSkel<'_>, mode: Mode) -> Result<Self> {
+        let exec = attach(skel, "off_cpu_exec")?;
         let exit = attach(skel, "off_cpu_exit")?;
         let switch = attach(skel, &program_name(mode))?;
         let begin = attach(skel, "off_cpu_begin")?;
@@ -94,7 +97,7 @@ impl Waits {
         io::copy(&mut blocked, &mut io::sink()).map_err(Error::Wait)?;
         Ok(Self {
             unended: iterate(&end)?,
-            _links: vec![exit, switch, end],
+            _links: vec![exec, exit, switch, end],
         })
     }
 

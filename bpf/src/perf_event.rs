@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +16,10 @@ use perf_event_open_sys::bindings;
 
 use crate::error::{Error, Result};
 
-/// Pages of one side-band ring behind its header page; a power of two.
-const RING_PAGES: usize = 128;
+/// Data of one side-band ring, in bytes; one page where those are larger.
+const RING_BYTES: usize = 512 << 10;
+/// Wake the reader when so much of it is used.
+const WAKE_BYTES: u32 = 128 << 10;
 
 /// What goes behind each side-band record (`sample_id` of perf_event_open(2)), in bytes: pid and tid, time, CPU.
 pub(crate) const SAMPLE_ID_LEN: usize = 24;
@@ -46,18 +48,22 @@ pub(crate) fn open(attr: &mut bindings::perf_event_attr, cpu: u32, event: &str) 
 /// The side-band records of one CPU: mappings, names, forks, exits, kernel symbols.
 #[derive(Debug)]
 pub(crate) struct SideBandRing {
-    _fd: OwnedFd,
+    fd: OwnedFd,
+    cpu: u32,
     header: NonNull<bindings::perf_event_mmap_page>,
     data: NonNull<u8>,
     page_size: usize,
+    /// Of the data, in bytes: a power of two.
+    size: usize,
     tail: u64,
 }
 
 impl SideBandRing {
     const NAME: &'static str = "dummy";
 
-    /// Open it, running. With `build_ids` (5.12 and newer) the kernel reads the build ID of each mapping it tells of.
-    pub(crate) fn open(cpu: u32, build_ids: bool) -> Result<Self> {
+    /// Open its event, running. With `build_ids` (5.12 and newer) the kernel reads the build ID of each mapping it tells
+    /// of.
+    pub(crate) fn open_event(cpu: u32, build_ids: bool) -> Result<OwnedFd> {
         let mut attr = bindings::perf_event_attr {
             type_: bindings::PERF_TYPE_SOFTWARE,
             config: u64::from(bindings::PERF_COUNT_SW_DUMMY),
@@ -76,15 +82,30 @@ impl SideBandRing {
         attr.set_task(1);
         attr.set_ksymbol(1);
         attr.set_build_id(u64::from(build_ids));
-        let fd = open(&mut attr, cpu, Self::NAME)?;
-        Self::map(fd).map_err(|error| Error::perf("map", Self::NAME, cpu, error))
+        attr.set_watermark(1);
+        attr.__bindgen_anon_2.wakeup_watermark = WAKE_BYTES;
+        open(&mut attr, cpu, Self::NAME)
     }
 
-    fn map(fd: OwnedFd) -> io::Result<Self> {
-        // SAFETY: sysconf has no preconditions.
-        let page_size =
-            usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-        let length = page_size * (1 + RING_PAGES);
+    /// The ring of such an event.
+    pub(crate) fn new(fd: OwnedFd, cpu: u32) -> Result<Self> {
+        Self::map(fd, cpu).map_err(|error| Error::perf("map", Self::NAME, cpu, error))
+    }
+
+    /// The CPU that it is of.
+    pub(crate) fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    /// Readable when enough waits.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn map(fd: OwnedFd, cpu: u32) -> io::Result<Self> {
+        let page_size = page_size();
+        let size = RING_BYTES.max(page_size);
+        let length = page_size + size;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping of a descriptor that is ours; the kernel picks the address.
         let address =
@@ -98,17 +119,19 @@ impl SideBandRing {
         let data =
             NonNull::new(unsafe { address.cast::<u8>().add(page_size) }).ok_or_else(invalid)?;
         Ok(Self {
-            _fd: fd,
+            fd,
+            cpu,
             header,
             data,
             page_size,
+            size,
             tail: 0,
         })
     }
 
     /// Copy all records that are there behind each other into `out`, and give their room back.
     pub(crate) fn read(&mut self, out: &mut Vec<u8>) {
-        let size = self.page_size * RING_PAGES;
+        let size = self.size;
         // SAFETY: data_head and data_tail are aligned words of the mapped header page that live as long as self;
         // the kernel writes the one and reads the other, both as atomics.
         let (head, tail) = unsafe {
@@ -136,13 +159,14 @@ impl SideBandRing {
 impl Drop for SideBandRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, of this length, and nothing refers to it any more.
-        unsafe {
-            libc::munmap(
-                self.header.as_ptr().cast(),
-                self.page_size * (1 + RING_PAGES),
-            )
-        };
+        unsafe { libc::munmap(self.header.as_ptr().cast(), self.page_size + self.size) };
     }
+}
+
+/// Bytes of a page.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// CPUs that are online.

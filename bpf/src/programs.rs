@@ -202,18 +202,9 @@ impl<'a> Programs<'a> {
         Ok(())
     }
 
-    /// Start the counters on one more CPU, which came up only now.
-    pub fn add_cpu(&mut self, cpu: u32) -> Result<()> {
-        for number in 0..self.events.len() {
-            if let Origin::Counter(counter) = &self.events[number].origin
-                && counter.has(cpu)
-            {
-                let opened = self.open_counter(number, counter, cpu)?;
-                opened.enable()?;
-                self.counters.push(opened);
-            }
-        }
-        Ok(())
+    /// What makes samples; the place of each is its number.
+    pub fn events(&self) -> &[Source] {
+        &self.events
     }
 
     /// What [`PerfEvent::attach`] needs to put source `number` on another CPU from another process: its program, and its
@@ -388,6 +379,7 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
         data.capture_cfg.kernel_stacks = u32::from(config.kernel_stacks);
         data.capture_cfg.max_user_frames = config.max_user_frames;
         data.capture_cfg.max_kernel_frames = kernel::frame_limit();
+        data.capture_cfg.thread_size = kernel::thread_size();
         for event in &config.events {
             data.recorder_cfg.lone_cookie[event.kind() as usize] = event.cookie();
         }

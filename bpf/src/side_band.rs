@@ -3,6 +3,7 @@
 //! Layout of the records: `enum perf_event_type` in `include/uapi/linux/perf_event.h`.
 
 use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::error::{Error, Result};
 use crate::perf_event::{SAMPLE_ID_LEN, SideBandRing};
@@ -89,6 +90,7 @@ pub struct NewMapping {
 #[derive(Debug)]
 pub struct SideBand {
     rings: Vec<SideBandRing>,
+    build_ids: bool,
     bytes: Vec<u8>,
     events: Vec<SideBandEvent>,
 }
@@ -98,11 +100,11 @@ impl SideBand {
     pub fn open(cpus: &[u32]) -> Result<Self> {
         // Kernels before 5.12 refuse the flag for build IDs with EINVAL: there the caller reads them itself.
         let open_all = |build_ids| {
-            cpus.iter()
-                .map(|&cpu| SideBandRing::open(cpu, build_ids))
-                .collect::<Result<Vec<_>>>()
+            let ring = |&cpu| SideBandRing::new(Self::open_on(cpu, build_ids)?, cpu);
+            let rings = cpus.iter().map(ring).collect::<Result<Vec<_>>>();
+            rings.map(|rings| (rings, build_ids))
         };
-        let rings = match open_all(true) {
+        let (rings, build_ids) = match open_all(true) {
             Err(Error::Perf { error, .. }) if error.raw_os_error() == Some(libc::EINVAL) => {
                 open_all(false)?
             }
@@ -110,18 +112,50 @@ impl SideBand {
         };
         Ok(Self {
             rings,
+            build_ids,
             bytes: Vec::new(),
             events: Vec::new(),
         })
     }
 
-    /// Hand out, in the order of time, what has been told since the last call.
-    pub fn drain(&mut self, mut handle: impl FnMut(SideBandEvent)) {
+    /// Each becomes readable when a quarter of its CPU's room is used. For edge-triggered `epoll`.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(SideBandRing::fd)
+    }
+
+    /// Open the event of one CPU, for [`add`](Self::add) in another process.
+    pub fn open_on(cpu: u32, build_ids: bool) -> Result<OwnedFd> {
+        SideBandRing::open_event(cpu, build_ids)
+    }
+
+    /// Whether the kernel reads the build IDs of what it tells of.
+    pub fn has_build_ids(&self) -> bool {
+        self.build_ids
+    }
+
+    /// Listen on one more CPU, by the event that was opened on it.
+    pub fn add(&mut self, cpu: u32, event: OwnedFd) -> Result<()> {
+        self.rings.push(SideBandRing::new(event, cpu)?);
+        Ok(())
+    }
+
+    /// Listen no more on a CPU that is gone. What it told until then is not lost.
+    pub fn remove(&mut self, cpu: u32) {
+        self.read();
+        self.rings.retain(|ring| ring.cpu() != cpu);
+    }
+
+    fn read(&mut self) {
         for ring in &mut self.rings {
             self.bytes.clear();
             ring.read(&mut self.bytes);
             parse(&self.bytes, &mut self.events);
         }
+    }
+
+    /// Hand out, in the order of time, what has been told since the last call.
+    pub fn drain(&mut self, mut handle: impl FnMut(SideBandEvent)) {
+        self.read();
         // Stable: records of one CPU with the same time stay in their order.
         self.events.sort_by_key(|event| event.time_ns);
         self.events.drain(..).for_each(&mut handle);

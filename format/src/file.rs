@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -49,11 +50,16 @@ impl ArchiveFile {
             path: path.to_owned(),
             source,
         })?;
-        Ok(Self {
+        Ok(Self::from_created(file))
+    }
+
+    /// Go on with an empty file that another process [created](Self::create).
+    pub fn from_created(file: File) -> Self {
+        Self {
             file,
             len: 0,
             dirty_since: None,
-        })
+        }
     }
 
     /// Length of what was written whole, in bytes.
@@ -82,6 +88,12 @@ impl ArchiveFile {
         self.file.sync_data().map_err(Error::Sync)?;
         self.dirty_since = None;
         Ok(())
+    }
+}
+
+impl AsFd for ArchiveFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

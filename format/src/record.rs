@@ -421,7 +421,7 @@ pub struct Sample {
     pub kernel_cut: bool,
     /// Kernel half.
     pub kernel: StackIndex,
-    /// User half, none while pending.
+    /// User half; none while pending, but of a wait that had not ended when recording stopped, where it is known.
     pub user: StackIndex,
     /// Frames that the user half really had, where more than are here; else 0. `u32::MAX`: more than could be counted.
     pub user_depth: u32,

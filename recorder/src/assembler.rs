@@ -17,6 +17,8 @@ mod gap;
 
 /// Raw bytes after which a batch is cut, well below a chunk's limit.
 const BATCH_BYTES: usize = 256 << 10;
+/// The least of it, where there is no more room.
+const LEAST_BATCH_BYTES: usize = 4 << 10;
 /// Outcomes younger than this are carried into a new epoch, for samples that come behind them, in nanoseconds.
 const CARRY_NS: u64 = 1_000_000_000;
 
@@ -66,6 +68,7 @@ pub(crate) struct Assembler {
     totals: Totals,
     /// Of those before it.
     past: Totals,
+    /// What happened before has been handed in, but for user halves that are owed.
     last_ns: u64,
     limits: TableLimits,
     /// Raw bytes after which a batch is cut; what was carried into it comes on top.
@@ -115,10 +118,11 @@ impl Assembler {
         &self.totals
     }
 
-    /// Cut batches at `bytes` of raw length already: there is no more room.
+    /// Cut batches at `bytes` of raw length already: there is no more room. Not at less than a few kilobytes, since a
+    /// chunk has a length of its own.
     pub(crate) fn set_room(&mut self, bytes: u64) {
-        self.batch_limit =
-            usize::try_from(bytes).map_or(BATCH_BYTES, |bytes| bytes.min(BATCH_BYTES));
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.batch_limit = bytes.clamp(LEAST_BATCH_BYTES, BATCH_BYTES);
     }
 
     /// A run of the command begins.
@@ -134,9 +138,14 @@ impl Assembler {
         u32::try_from(run).unwrap_or(u32::MAX)
     }
 
-    /// Time of the last sample, monotonic clock.
-    pub(crate) fn last_ns(&self) -> u64 {
-        self.last_ns
+    /// All that happened before `time_ns` has been handed in.
+    pub(crate) fn caught_up(&mut self, time_ns: u64) {
+        self.last_ns = self.last_ns.max(time_ns);
+    }
+
+    /// Forget what no sample can ask for any more.
+    pub(crate) fn forget(&mut self) {
+        self.world.processes.forget(self.last_ns);
     }
 
     /// Time of the first sample of the batch that is being filled.

@@ -15,10 +15,10 @@ use crate::units::{parse_duration, parse_size};
 
 /// The kernel's own limit of `cpu-clock`: 10 microseconds.
 const MAX_FREQUENCY: u64 = 100_000;
-/// As many rows of runs as one chunk holds.
-const MAX_RUNS: u32 = 1 << 16;
-/// Below this the kernel's ring buffers alone take what there is, in bytes.
-const LEAST_MEMORY: u64 = 16 << 20;
+/// Below this, what the recorder takes in any case leaves next to nothing, in bytes.
+const LEAST_MEMORY: u64 = 32 << 20;
+/// The commands of all runs are processes from the beginning: once the recording goes on, there is no right to start any.
+const MAX_RUNS: u32 = 1000;
 /// An archive shorter than this would hold little but its own header and tables, in bytes.
 const LEAST_SIZE: u64 = 1 << 20;
 
@@ -36,7 +36,7 @@ impl Args {
         }
         if !(1..=MAX_RUNS).contains(&self.runs) {
             let why = format!("{} is out of range", self.runs);
-            return refuse("--runs", why, "give 1 to 65536");
+            return refuse("--runs", why, "give 1 to 1000");
         }
         let labels = self
             .label
@@ -182,7 +182,7 @@ impl Args {
             Some(_) => refuse(
                 "--max-memory",
                 format!("{text} is too little"),
-                "give 16M or more",
+                "give 32M or more",
             ),
             None => refuse(
                 "--max-memory",

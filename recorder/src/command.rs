@@ -81,6 +81,12 @@ impl Command {
         self.status.map(ExitStatusExt::into_raw)
     }
 
+    /// End it before it ever ran: being stopped, it hears of nothing else.
+    pub(crate) fn discard(mut self) {
+        _ = self.child.kill(); // an error says that it has ended
+        _ = self.child.wait();
+    }
+
     /// End it, if it still runs.
     pub(crate) fn terminate(&mut self) {
         if self.ended().is_none() {

@@ -21,6 +21,11 @@ use crate::world::World;
 /// Rows of one kind in one batch when one had to be split: keeps it within a chunk whatever the paths' lengths.
 const SPLIT_ROWS: usize = 64;
 
+/// Modules after which an epoch is full.
+const MAX_MODULES: usize = 4096;
+/// Processes, threads and mappings after which an epoch is full: about 4 MiB.
+const MAX_TASKS: usize = 128 << 10;
+
 /// An epoch and the batch that is being filled.
 #[derive(Debug)]
 pub(crate) struct Epoch {
@@ -68,7 +73,13 @@ impl Epoch {
 
     /// Whether its tables are full.
     pub(crate) fn is_full(&self) -> bool {
-        self.tables.is_full()
+        let tasks = self.processes.len() + self.threads.len() + self.mappings.len();
+        self.tables.is_full() || self.modules.len() >= MAX_MODULES || tasks >= MAX_TASKS
+    }
+
+    /// Whether a frame of it lies in this module.
+    pub(crate) fn uses(&self, module: ModuleNumber) -> bool {
+        self.modules.contains_key(&module)
     }
 
     /// The batch that is being filled.

@@ -62,6 +62,12 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
+    /// Process IDs here are not the machine's.
+    #[error(
+        "failed to record from within a PID namespace: the kernel tells the machine's own process IDs, and /proc has \
+         others here; run it in the host's namespace (docker run --pid=host)"
+    )]
+    PidNamespace,
     /// The system refused something ordinary.
     #[error("failed to {action}: {error}")]
     System {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use rawstack_format::id::BuildId;
@@ -13,6 +13,8 @@ use crate::proc_fs;
 
 /// A BPF program without a known end is taken to be this long at most, in bytes.
 const MAX_BPF_PROGRAM: u64 = 64 << 10;
+/// How much of kallsyms is read at once, in bytes.
+const KALLSYMS_BUFFER: usize = 32 << 10;
 
 /// Where a kernel address lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,44 +111,70 @@ impl KernelMap {
             vdso: vdso(),
             ..Self::default()
         };
-        map.read_symbols(&fs::read_to_string("/proc/kallsyms").unwrap_or_default());
+        // A few megabytes of text: never all of it in memory.
+        if let Ok(file) = fs::File::open("/proc/kallsyms") {
+            map.read_symbols(BufReader::with_capacity(KALLSYMS_BUFFER, file));
+        }
         map
     }
 
-    /// Take the text symbols out of kallsyms' text.
-    fn read_symbols(&mut self, text: &str) {
-        let lines = || text.lines().filter_map(KallsymsLine::parse);
-        let address_of = |name| {
-            lines()
-                .find(|line| line.name == name)
-                .map_or(0, |line| line.address)
-        };
-        self.stext = address_of("_stext");
-        if self.stext == 0 {
-            return;
-        }
-        self.etext = address_of("_etext");
-        for line in lines().filter(|line| matches!(line.kind, b't' | b'T' | b'w' | b'W')) {
-            let owner = match line.module {
-                "" => Owner::KERNEL,
-                "bpf" => {
-                    let name = line.name.to_owned();
-                    self.bpf.insert(line.address, (MAX_BPF_PROGRAM, name));
-                    continue;
+    /// Take the text symbols out of kallsyms' text, line by line.
+    fn read_symbols(&mut self, mut text: impl BufRead) {
+        let mut line = Vec::new();
+        let mut last_module = (String::new(), None);
+        while text
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|length| length > 0)
+        {
+            if let Some(symbol) = KallsymsLine::parse(&line) {
+                match symbol.name {
+                    // Near the beginning: the kernel hides its addresses.
+                    "_stext" if symbol.address == 0 => break,
+                    "_stext" => self.stext = symbol.address,
+                    "_etext" => self.etext = symbol.address,
+                    _ => {}
                 }
-                name => match self
-                    .modules
-                    .iter()
-                    .position(|(_, module)| module.name == name)
-                {
-                    Some(number) => Owner::module(number),
-                    None => continue,
-                },
-            };
-            self.symbols.push(line.address, line.kind, owner, line.name);
+                self.add_symbol(&symbol, &mut last_module);
+            }
+            line.clear();
+        }
+        if self.stext == 0 {
+            (self.symbols, self.bpf) = Default::default();
         }
         self.symbols.sort();
         self.end_bpf_programs();
+    }
+
+    /// Keep a text symbol. Those of a module stand together: `last_module` is the one of the line before.
+    fn add_symbol(&mut self, symbol: &KallsymsLine<'_>, last_module: &mut (String, Option<Owner>)) {
+        if !matches!(symbol.kind, b't' | b'T' | b'w' | b'W') {
+            return;
+        }
+        let owner = match symbol.module {
+            "" => Some(Owner::KERNEL),
+            "bpf" => {
+                let name = symbol.name.to_owned();
+                self.bpf.insert(symbol.address, (MAX_BPF_PROGRAM, name));
+                None
+            }
+            name => {
+                if last_module.0 != name {
+                    let mut modules = self.modules.iter();
+                    let number = modules.position(|(_, module)| module.name == name);
+                    *last_module = (name.to_owned(), number.map(Owner::module));
+                }
+                last_module.1
+            }
+        };
+        if let Some(owner) = owner {
+            let KallsymsLine {
+                address,
+                kind,
+                name,
+                ..
+            } = *symbol;
+            self.symbols.push(address, kind, owner, name);
+        }
     }
 
     /// All text symbols, in parts that fit a chunk.
@@ -269,17 +297,21 @@ struct KallsymsLine<'a> {
 }
 
 impl<'a> KallsymsLine<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let mut fields = line.split_ascii_whitespace();
-        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
-        let kind = *fields.next()?.as_bytes().first()?;
-        let name = fields.next()?;
-        let module = fields.next().unwrap_or_default().trim_matches(['[', ']']);
+    /// `ffffffff81000000 T name`, and behind a tabulator the module in brackets.
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let line = std::str::from_utf8(line).ok()?.trim_end();
+        let (address, rest) = line.split_once(' ')?;
+        let (kind, rest) = rest.split_once(' ')?;
+        let (name, module) = rest.split_once('\t').unwrap_or((rest, ""));
+        // `$x` and its like mark where code and data of arm64 begin: they name nothing.
+        if name.starts_with('$') {
+            return None;
+        }
         Some(Self {
-            address,
-            kind,
+            address: u64::from_str_radix(address, 16).ok()?,
+            kind: *kind.as_bytes().first()?,
             name,
-            module,
+            module: module.trim_matches(['[', ']']),
         })
     }
 }
@@ -359,7 +391,7 @@ mod tests {
     #[test]
     fn places() {
         let mut map = KernelMap::default();
-        map.read_symbols(KALLSYMS);
+        map.read_symbols(KALLSYMS.as_bytes());
         assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Kernel(0x18));
         assert_eq!(
             map.locate(0xffff_ffff_c000_10ff),
@@ -388,7 +420,7 @@ mod tests {
     #[test]
     fn covering() {
         let mut map = KernelMap::default();
-        map.read_symbols(KALLSYMS);
+        map.read_symbols(KALLSYMS.as_bytes());
         let names = |address| {
             let record = map.symbols_record(map.symbols_at(address).collect());
             record
@@ -406,11 +438,10 @@ mod tests {
     #[test]
     fn hidden() {
         let mut map = KernelMap::default();
-        map.read_symbols(
-            &KALLSYMS
-                .replace("ffffffff", "00000000")
-                .replace("81000", "00000"),
-        );
+        let text = KALLSYMS
+            .replace("ffffffff", "00000000")
+            .replace("81000", "00000");
+        map.read_symbols(text.as_bytes());
         assert_eq!(map.all_symbols(), []);
         assert_eq!(map.locate(0xffff_ffff_8100_0018), Place::Hidden);
     }

@@ -1,7 +1,7 @@
 //! Opens the file behind a mapping of another process: the very one, never what a name was made to lead to.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +10,11 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 use crate::elf::ElfFacts;
 use crate::helper::FileRequest;
+use crate::host::{monotonic_ns, wall_ns};
+use crate::proc_fs::{self, MapsLine};
+
+/// How far behind a file's times may be: they are taken from a clock that ticks a hundred times a second at least.
+const COARSE_NS: u64 = 20_000_000;
 
 /// Open it: the entry of `map_files`, or the file at its path if that is the same.
 ///
@@ -59,15 +64,49 @@ pub(crate) fn reopen(found: &OwnedFd) -> Option<File> {
     openat(CWD, name, flags, Mode::empty()).ok().map(File::from)
 }
 
+/// Whether a file found at the mapping's path is the one that is mapped: by build ID, else by device and inode.
+///
+/// The number of an inode comes back as soon as its file is gone: one program ends and is deleted, the next file made in
+/// its place has the same number. So either the mapping is still there, and with it its inode; or the file was last
+/// changed before it was mapped.
 fn is_mapped(file: &File, request: &FileRequest) -> bool {
     if let Some(id) = &request.build_id {
         let facts = ElfFacts::read(file);
         return facts.is_some_and(|facts| facts.build_id.is_some_and(|own| own.as_bytes() == id));
     }
-    file.metadata().is_ok_and(|meta| {
-        let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-        (device.0, device.1, meta.ino()) == request.file
-    })
+    let Ok(meta) = file.metadata() else {
+        return false;
+    };
+    number(&meta) == request.file && (is_still_mapped(request) || is_older(&meta, request.since_ns))
+}
+
+fn number(meta: &Metadata) -> (u32, u32, u64) {
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    (major, minor, meta.ino())
+}
+
+fn is_still_mapped(request: &FileRequest) -> bool {
+    let maps = proc_fs::maps(request.pid).unwrap_or_default();
+    let is_it = |line: &MapsLine| {
+        let file = (line.device.0, line.device.1, line.inode);
+        line.addresses.start == request.addresses.start && file == request.file
+    };
+    maps.lines.iter().any(is_it)
+}
+
+/// Whether the file was last changed, renamed or linked before `since_ns`, monotonic clock.
+fn is_older(meta: &Metadata, since_ns: u64) -> bool {
+    if since_ns == 0 {
+        return false;
+    }
+    let passed = monotonic_ns().saturating_sub(since_ns);
+    let since_wall = wall_ns().saturating_sub(passed);
+    let seconds = u64::try_from(meta.ctime()).unwrap_or(u64::MAX);
+    let nanoseconds = u64::try_from(meta.ctime_nsec()).unwrap_or(u64::MAX);
+    let changed = seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds);
+    changed.saturating_add(COARSE_NS) < since_wall
 }
 
 #[cfg(test)]
@@ -77,22 +116,20 @@ mod tests {
 
     use super::*;
 
+    /// For a file that was mapped just now, by a process that is no more.
     fn request(path: &[u8], file: (u32, u32, u64)) -> FileRequest {
         FileRequest {
-            pid: std::process::id(),
+            pid: u32::MAX - 1,
             addresses: 0..0,
             path: path.to_vec(),
             file,
             build_id: None,
+            since_ns: monotonic_ns(),
         }
     }
 
-    fn number(meta: &fs::Metadata) -> (u32, u32, u64) {
-        (
-            rustix::fs::major(meta.dev()),
-            rustix::fs::minor(meta.dev()),
-            meta.ino(),
-        )
+    fn wait() {
+        std::thread::sleep(std::time::Duration::from_nanos(2 * COARSE_NS));
     }
 
     /// Check that a file is found by its path, and not when another has taken its place or it is told as deleted.
@@ -103,12 +140,19 @@ mod tests {
         fs::write(&path, "x").unwrap();
         let bytes = path.as_os_str().as_bytes();
         let file = number(&fs::metadata(&path).unwrap());
+        // Just made, it may be another one that has the inode of what was mapped.
+        assert!(open(&request(bytes, file)).is_none());
+        wait();
         assert!(open(&request(bytes, file)).is_some());
         let deleted = [bytes, b" (deleted)"].concat();
         assert!(open(&request(&deleted, file)).is_none());
+        let earlier = request(bytes, file);
+        fs::write(&path, "written over").unwrap();
+        assert!(open(&earlier).is_none());
         let _keep = File::open(&path).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "y").unwrap();
+        wait();
         assert!(open(&request(bytes, file)).is_none());
     }
 
@@ -118,10 +162,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(CWD, &pipe, Mode::RUSR).unwrap();
+        wait();
         let file = number(&fs::metadata(&pipe).unwrap());
         assert!(open(&request(pipe.as_os_str().as_bytes(), file)).is_none());
         let link = folder.path().join("link");
         symlink("/proc/self/exe", &link).unwrap();
+        wait();
         let file = number(&fs::metadata(&link).unwrap());
         assert!(open(&request(link.as_os_str().as_bytes(), file)).is_none());
     }

@@ -1,5 +1,6 @@
 //! Modules: what mapped code came from, each read once.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
@@ -9,6 +10,9 @@ use rawstack_format::record::{Module, ModuleKind};
 use crate::helper::{FileRequest, Helper};
 use crate::kernel::KernelMap;
 use crate::program::Mapping;
+
+/// Modules, and files, that are remembered however long none of them was in a stack.
+const MANY: usize = 4096;
 
 /// Number of a module, for the whole recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +39,8 @@ enum Identity {
 pub(crate) struct Modules {
     helper: Rc<Helper>,
     page_size: u32,
-    modules: Vec<Module>,
+    modules: BTreeMap<ModuleNumber, Module>,
+    next: u32,
     by_identity: HashMap<Identity, ModuleNumber>,
     /// Files looked at, so that each is opened once: device, inode, path.
     by_file: HashMap<(FileNumber, Rc<[u8]>), ModuleNumber>,
@@ -47,7 +52,8 @@ impl Modules {
         Self {
             helper,
             page_size,
-            modules: Vec::new(),
+            modules: BTreeMap::new(),
+            next: 0,
             by_identity: HashMap::new(),
             by_file: HashMap::new(),
         }
@@ -55,18 +61,36 @@ impl Modules {
 
     /// The module of that number.
     pub(crate) fn get(&self, number: ModuleNumber) -> Option<&Module> {
-        self.modules.get(usize::try_from(number.0).ok()?)
+        self.modules.get(&number)
     }
 
-    /// All of them.
+    /// Those that are not forgotten, in the order in which they were met.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Module> {
-        self.modules.iter()
+        self.modules.values()
+    }
+
+    /// How many were met. One that was forgotten and met again counts twice.
+    pub(crate) fn met(&self) -> u32 {
+        self.next
+    }
+
+    /// Whether there are so many that those not in use should be forgotten.
+    pub(crate) fn are_many(&self) -> bool {
+        self.modules.len() > MANY || self.by_file.len() > MANY
+    }
+
+    /// Forget all but these.
+    pub(crate) fn keep_only(&mut self, is_used: impl Fn(ModuleNumber) -> bool) {
+        self.modules.retain(|&number, _| is_used(number));
+        self.by_identity.retain(|_, number| is_used(*number));
+        self.by_file.retain(|_, number| is_used(*number));
     }
 
     fn add(&mut self, identity: Identity, make: impl FnOnce() -> Module) -> ModuleNumber {
         *self.by_identity.entry(identity).or_insert_with(|| {
-            let number = ModuleNumber(u32::try_from(self.modules.len()).unwrap_or(u32::MAX));
-            self.modules.push(make());
+            let number = ModuleNumber(self.next);
+            self.next += 1;
+            self.modules.insert(number, make());
             number
         })
     }
@@ -116,6 +140,7 @@ impl Modules {
             path: mapping.path.to_vec(),
             file: mapping.file,
             build_id: mapping.build_id.as_ref().map(|id| id.as_bytes().to_vec()),
+            since_ns: mapping.since_ns,
         });
         let is_final = answer.is_some();
         let file = answer.flatten().unwrap_or_default();

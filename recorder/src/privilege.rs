@@ -1,7 +1,10 @@
 //! What this process may do, and giving it up. Capabilities belong to threads: each calls for itself.
 
-use std::io;
+use std::sync::mpsc::sync_channel;
+use std::thread::{self, JoinHandle};
+use std::{fs, io};
 
+use rawstack_bpf::hooking_needs_bpf;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
     clear_ambient_capability_set, configure_capability_in_ambient_set,
@@ -15,11 +18,54 @@ pub(crate) const READING: CapabilitySet = CapabilitySet::SYS_PTRACE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::CHECKPOINT_RESTORE);
 
+/// What creating archives in a folder of another user takes, and removing old ones.
+pub(crate) const CREATING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOWNER);
+
+/// What counting on a CPU takes, by this host's settings.
+pub(crate) fn counting() -> CapabilitySet {
+    let mut list = perf_capability();
+    if hooking_needs_bpf() {
+        list |= CapabilitySet::BPF;
+    }
+    list
+}
+
+/// What opening a perf event takes: distributions have settings above 2, which want more.
+pub(crate) fn perf_capability() -> CapabilitySet {
+    if perf_event_paranoid() > 2 {
+        CapabilitySet::SYS_ADMIN
+    } else {
+        CapabilitySet::PERFMON
+    }
+}
+
+/// `kernel.perf_event_paranoid`: what may be done without being privileged, -1 (all) to 4.
+pub(crate) fn perf_event_paranoid() -> i32 {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    text.trim().parse().unwrap_or(2)
+}
+
 /// Give up every capability and all that is not needed to read what is open and to write the archive, for good. Other
-/// threads must have called [`keep_only`] by themselves.
+/// threads must have been started by [`spawn_without`].
 pub(crate) fn give_up() -> io::Result<()> {
     keep_only(CapabilitySet::empty())?;
     seccomp::restrict()
+}
+
+/// Start a thread that has given up every capability before this returns; it must not need any.
+pub(crate) fn spawn_without(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let (ready, is_ready) = sync_channel(1);
+    let run = move || {
+        _ = ready.send(keep_only(CapabilitySet::empty()));
+        run();
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+    let gone = || Err(io::ErrorKind::BrokenPipe.into());
+    is_ready.recv().unwrap_or_else(|_| gone())?;
+    Ok(thread)
 }
 
 /// What this thread could use now.
@@ -60,4 +106,11 @@ pub(crate) fn keep_only(list: CapabilitySet) -> io::Result<()> {
     }
     set_no_new_privs(true)?;
     Ok(())
+}
+
+/// Their names, as in capabilities(7).
+pub(crate) fn names(set: CapabilitySet) -> Vec<String> {
+    set.iter_names()
+        .map(|(name, _)| format!("CAP_{name}"))
+        .collect()
 }

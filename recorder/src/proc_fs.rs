@@ -215,6 +215,8 @@ pub(crate) fn pids() -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use blazesym::normalize::{Normalizer, UserMeta};
+
     use super::*;
 
     /// Check that an executable line is read, with a path that holds spaces, and a data line is not.
@@ -275,6 +277,27 @@ mod tests {
         assert_eq!(cgroup("12:cpu:/a\n0::/b:c\n"), "/b:c");
         assert_eq!(cgroup("12:cpu:/a\n0::/\n"), "/a");
         assert_eq!(cgroup(""), "");
+    }
+
+    /// Check that addresses in each mapped file of this process are placed as blazesym normalizes them.
+    #[test]
+    fn as_blazesym() {
+        let pid = std::process::id();
+        let lines = maps(pid).unwrap().lines;
+        let files: Vec<_> = lines.iter().filter(|line| line.inode != 0).collect();
+        let addresses: Vec<u64> = files.iter().map(|line| line.addresses.end - 1).collect();
+        let normalizer = Normalizer::builder().enable_build_ids(false).build();
+        let output = normalizer.normalize_user_addrs(pid.into(), &addresses);
+        let output = output.unwrap();
+        assert!(!files.is_empty() && output.outputs.len() == files.len());
+        for (line, (offset, meta)) in files.iter().zip(output.outputs) {
+            let Some(UserMeta::Elf(elf)) = output.meta.get(meta) else {
+                panic!("{line:?} is no ELF file to blazesym");
+            };
+            let length = line.addresses.end - line.addresses.start;
+            assert_eq!(offset, line.offset + length - 1);
+            assert_eq!(elf.path.as_os_str().as_encoded_bytes(), line.path);
+        }
     }
 
     /// Check that this process finds its own code.

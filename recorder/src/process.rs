@@ -18,6 +18,8 @@ pub(crate) use jit::{JitChange, JitProgram};
 
 /// How long the past is kept behind the last event that was looked at, in nanoseconds.
 const PAST_NS: u64 = 2_000_000_000;
+/// Shortest time between two readings of all processes, in nanoseconds.
+const READ_INTERVAL_NS: u64 = 10_000_000_000;
 /// How often a process is asked for its cgroup while it is sampled, in nanoseconds.
 const CGROUP_NS: u64 = 2_000_000_000;
 
@@ -94,6 +96,10 @@ pub(crate) struct Processes {
     changed: VecDeque<(u64, u32)>,
     programs: u32,
     sampled: (u64, u64),
+    /// Time of the last event.
+    now_ns: u64,
+    /// When all processes may be read again.
+    read_again_ns: u64,
     jit_changes: Vec<JitChange>,
     /// Those told of in `jit_changes` as running.
     jit_ran: HashSet<u32>,
@@ -111,6 +117,7 @@ impl Processes {
     /// Take in what the side-band told.
     pub(crate) fn apply(&mut self, event: SideBandEvent) {
         let time = event.time_ns;
+        self.now_ns = self.now_ns.max(time);
         match event.change {
             Change::Mapped(new) => self.map(new, time),
             Change::Named {
@@ -152,6 +159,9 @@ impl Processes {
                 self.jit_changes.push(JitChange::Dumped(new.pid));
             }
             program.map(Mapping::from_side_band(new, time_ns), time_ns);
+            if program.is_crowded() {
+                program.unread(time_ns);
+            }
         }
     }
 
@@ -203,8 +213,8 @@ impl Processes {
         if pid == parent {
             return;
         }
-        // A child of an unknown parent is read when it is first asked for.
         let Some(model) = self.processes.get(&parent) else {
+            self.fork_of_unknown(pid, parent, time_ns);
             return;
         };
         let cgroup = model.names.now().cgroup.clone();
@@ -230,6 +240,30 @@ impl Processes {
         };
         self.processes.insert(pid, child);
         self.changed.push_back((time_ns, pid));
+    }
+
+    /// A child of an unknown parent is read when it is first asked for. Not so what had its PID before.
+    fn fork_of_unknown(&mut self, pid: u32, parent: u32, time_ns: u64) {
+        if !self.processes.contains_key(&pid) {
+            return;
+        }
+        let program = Program {
+            is_unread: true,
+            ..self.next_program(time_ns)
+        };
+        if let Some(process) = self.processes.get_mut(&pid) {
+            let mut names = mem::take(&mut process.names);
+            names.change(time_ns, Names::default());
+            *process = Process {
+                parent,
+                start_ns: time_ns,
+                names,
+                programs: mem::take(&mut process.programs),
+                ..Process::default()
+            };
+            process.programs.push(program);
+            self.changed.push_back((time_ns, pid));
+        }
     }
 
     fn exit(&mut self, pid: u32, tid: u32, time_ns: u64) {
@@ -261,31 +295,43 @@ impl Processes {
 
     fn is_known(&self, pid: u32) -> bool {
         let process = self.processes.get(&pid);
-        process.is_some_and(|process| !process.programs.is_empty())
+        let program = process.and_then(|process| process.programs.last());
+        program.is_some_and(|program| !program.is_unread)
     }
 
     fn insert(&mut self, pid: u32, answer: ProcessAnswer) {
         let ProcessAnswer { facts, maps } = answer;
-        let mut program = self.next_program(0);
+        let old = self.processes.remove(&pid).unwrap_or_default();
+        let (mut programs, mut names) = (old.programs, old.names);
+        let mut program = match programs.pop() {
+            Some(unread) => unread,
+            None => self.next_program(0),
+        };
         program.is_whole = maps.is_whole;
+        program.is_unread = false;
+        let time_ns = program.changed_ns;
         for line in maps.lines {
-            program.map(Mapping::from_maps(line), 0);
+            program.map(Mapping::from_maps(line), time_ns);
         }
+        programs.push(program);
+        let exited_ns = facts.comm.is_empty().then_some(self.now_ns);
+        let (comm, cgroup) = (facts.comm, facts.cgroup);
+        names.change(time_ns, Names { comm, cgroup });
         let process = Process {
             parent: facts.parent,
             namespace_pid: facts.namespace_pid,
             start_ns: facts.start_ns,
-            names: History::new(
-                0,
-                Names {
-                    comm: facts.comm,
-                    cgroup: facts.cgroup,
-                },
-            ),
-            programs: vec![program],
+            names,
+            programs,
+            sampled: old.sampled,
+            exited_ns,
             ..Process::default()
         };
         self.processes.insert(pid, process);
+        // Nobody will tell of the end of what has ended already.
+        if exited_ns.is_some() {
+            self.ended.push_back((self.now_ns, pid));
+        }
     }
 
     /// Complete a process that only the side-band told of by what `/proc` knows, if it still lives; and see whether it
@@ -324,11 +370,15 @@ impl Processes {
 
     /// The thread, read from `/proc` when it is not known.
     pub(crate) fn thread(&mut self, pid: u32, tid: u32) -> &Thread {
+        let (helper, ended, now_ns) = (&self.helper, &mut self.ended, self.now_ns);
         self.threads.entry(tid).or_insert_with(|| {
-            let comm = self.helper.thread_name(pid, tid).unwrap_or_default();
+            let name = helper.thread_name(pid, tid);
+            let exited_ns = name.is_none().then_some(now_ns);
+            ended.extend(exited_ns.map(|time| (time, tid)));
             Thread {
                 pid,
-                name: History::new(0, comm),
+                name: History::new(0, name.unwrap_or_default()),
+                exited_ns,
                 ..Thread::default()
             }
         })
@@ -363,11 +413,16 @@ impl Processes {
         helper.processes(&pids, |pid, answer| self.insert(pid, answer));
     }
 
-    /// Events were lost: what lives is read anew when it is next asked for.
-    pub(crate) fn distrust(&mut self) {
+    /// Events were lost, the last at `time_ns`: what lives is read anew, now where `reads_all` says so, else when it
+    /// is next asked for. A machine so busy that it loses them again and again has no time to read all of it each time.
+    pub(crate) fn distrust(&mut self, time_ns: u64, reads_all: bool) {
         self.processes
             .retain(|_, process| process.exited_ns.is_some());
         self.threads.retain(|_, thread| thread.exited_ns.is_some());
+        if reads_all && time_ns >= self.read_again_ns {
+            self.read_all();
+            self.read_again_ns = time_ns + READ_INTERVAL_NS;
+        }
     }
 
     /// Nothing before `time_ns` will be asked for any more.
@@ -517,5 +572,56 @@ mod tests {
         assert_eq!(processes.processes.len(), 1);
         processes.forget(21 + PAST_NS);
         assert_eq!((processes.processes.len(), processes.threads.len()), (0, 0));
+    }
+
+    /// Check that a PID that an unknown parent's child got does not keep the code of who had it before.
+    #[test]
+    fn reuse_by_a_stranger() {
+        let mut processes = Processes::default();
+        processes.apply(event(10, exec("a")));
+        processes.apply(event(11, mapped(0x1000, 0x2000, "/a")));
+        processes.apply(event(12, Change::Exited { pid: PID, tid: PID }));
+        let parent = PID - 1;
+        let (pid, tid) = (PID, PID);
+        let parent_tid = parent;
+        processes.apply(event(
+            13,
+            Change::Forked {
+                pid,
+                tid,
+                parent,
+                parent_tid,
+            },
+        ));
+        assert_eq!(path_at(&mut processes, PID, 0x1800, 11).unwrap(), "/a");
+        assert_eq!(path_at(&mut processes, PID, 0x1800, 13), None);
+        processes.apply(event(14, exec("b")));
+        processes.apply(event(15, mapped(0x1000, 0x2000, "/b")));
+        assert_eq!(path_at(&mut processes, PID, 0x1800, 15).unwrap(), "/b");
+    }
+
+    /// Check that what had ended when it was asked for is forgotten, too, though nobody tells of its end.
+    #[test]
+    fn ended_before_it_was_asked_for() {
+        let mut processes = Processes::default();
+        processes.apply(event(10, exec("other")));
+        processes.process(PID - 1);
+        processes.thread(PID - 1, PID - 1);
+        processes.forget(11 + PAST_NS);
+        assert!(!processes.processes.contains_key(&(PID - 1)));
+        assert!(!processes.threads.contains_key(&(PID - 1)));
+    }
+
+    /// Check that a process that maps and unmaps for ever keeps a bounded number of mappings.
+    #[test]
+    fn mapped_for_ever() {
+        let mut processes = Processes::default();
+        processes.apply(event(10, exec("a")));
+        for number in 0..20_000 {
+            let start = number * 0x1000;
+            processes.apply(event(11 + number, mapped(start, start + 0x1000, "/a")));
+        }
+        let mappings = &processes.process(PID).program(20_011).unwrap().mappings;
+        assert!(mappings.len() <= 4097, "{}", mappings.len());
     }
 }

@@ -71,11 +71,30 @@ pub(crate) struct Program {
     pub(crate) version: u32,
     /// All executable mappings are known: what lies in none of them is no code.
     pub(crate) is_whole: bool,
+    /// Nothing is known of its mappings yet: they are read when they are first asked for.
+    pub(crate) is_unread: bool,
     /// It was seen to run code of no file.
     pub(crate) is_jit: bool,
 }
 
+/// Mappings of a program after which they are read anew: nobody tells of those that were unmapped.
+const MAX_MAPPINGS: usize = 4096;
+
 impl Program {
+    /// Whether so many mappings are known that most must be gone.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.mappings.len() > MAX_MAPPINGS
+    }
+
+    /// Know nothing of the mappings from `time_ns` on.
+    pub(crate) fn unread(&mut self, time_ns: u64) {
+        self.mappings.clear();
+        self.past.clear();
+        self.is_unread = true;
+        self.changed_ns = time_ns;
+        self.version += 1;
+    }
+
     pub(crate) fn map(&mut self, mapping: Mapping, time_ns: u64) {
         let Range { start, end } = mapping.addresses;
         let before = self

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::helper::Helper;
 use crate::host::{facts, monotonic_ns, wall_ns};
+use crate::hotplug::CpuWatch;
 use crate::jit::Tracker;
 use crate::kernel::{self, KernelMap};
 use crate::options::{Growth, Options, UserStacks};
@@ -128,14 +129,16 @@ fn run(
     } = host;
     let mut room = Room::default();
     let budget = Budget::of(options.max_memory);
-    let config = config(options, mode, &targets, &events, &budget);
+    let samples = events.samples_per_second();
+    let ring_bytes = budget.ring_for(samples.map(|samples| samples * cpus.len() as u64));
+    let config = config(options, mode, &targets, &events, ring_bytes);
     let mut programs = Programs::load(&mut room, &config)?;
     programs.attach()?;
     targets.add(&programs)?;
-    add_command(options, runs, &programs)?;
+    add_commands(options, runs, &programs)?;
     let stream = programs.stream()?;
-    let mut waker = Waker::new(stream.fd())?;
-    let mut output = Output::create(options, &budget)?;
+    let mut waker = Waker::new(side_band.fds().chain([stream.fd()]))?;
+    let mut output = Output::create(options, &budget, &helper)?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     let recording = Recording {
         mode: mode_name(mode).1,
@@ -170,20 +173,26 @@ fn run(
         start_ns,
         counters: Counters::default(),
         run_rows: Vec::new(),
+        run_error: None,
+        is_hurried: false,
         is_full: false,
+        cpus: None,
     };
-    // Later archives and runs are still made by this process itself.
-    if options.runs == 1 && matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_)) {
-        privilege::give_up().map_err(|error| Error::System {
+    let (side_band, helper) = (&session.side_band, &session.assembler.world.helper);
+    let wanted = targets.wanted.cpus.clone();
+    session.cpus = Some(CpuWatch::new(helper, &programs, side_band, cpus, wanted)?);
+    let known = targets.processes();
+    let sealed = session.assembler.world.helper.seal();
+    sealed
+        .and_then(|()| privilege::give_up())
+        .map_err(|error| Error::System {
             action: "give up privileges",
             error,
         })?;
-    }
-    session.begin(first_run)?;
-    session.read_until_end(&mut waker, start, runs, |runs| {
-        add_command(options, runs, &programs)
-    })?;
+    session.begin(first_run, &known)?;
+    session.read_until_end(&mut waker, start, runs)?;
     programs.stop()?;
+    session.cpus.iter().for_each(CpuWatch::stop);
     while programs.send_unended()? {
         session.turn()?;
     }
@@ -196,7 +205,7 @@ fn config(
     mode: Capture,
     targets: &TargetSet,
     events: &Events,
-    budget: &Budget,
+    ring_bytes: u32,
 ) -> Config {
     Config {
         mode,
@@ -205,16 +214,18 @@ fn config(
         targets: targets.wanted.clone(),
         events: events.sources.clone(),
         off_cpu: events.off_cpu,
-        ring_bytes: budget.ring_bytes,
-        wakeup_bytes: u64::from(budget.ring_bytes / 8),
+        ring_bytes,
+        wakeup_bytes: u64::from(ring_bytes / 8),
         max_threads: MAX_THREADS,
     }
 }
 
-/// Record the command of the run that is about to begin.
-fn add_command(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
-    match runs.command() {
-        Some(command) if options.targets.command => Ok(programs.add_process_at_exec(command.id())?),
-        _ => Ok(()),
+/// Record the commands of all runs: later there is no right to add any.
+fn add_commands(options: &Options, runs: &Runs<'_>, programs: &Programs<'_>) -> Result<()> {
+    if options.targets.command {
+        for command in runs.commands() {
+            programs.add_process_at_exec(command.id())?;
+        }
     }
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! Runs of the command, one after the other: when each began and ended, and how.
 
+use std::collections::VecDeque;
+
 use rawstack_format::record::Run;
 
 use crate::command::Command;
@@ -7,39 +9,55 @@ use crate::error::Result;
 use crate::host::monotonic_ns;
 use crate::options::Options;
 
-/// The runs, those that are over and the one that goes on.
+/// The runs, those that are over, the one that goes on, and those to come.
 #[derive(Debug)]
 pub(crate) struct Runs<'a> {
     options: &'a Options,
+    /// The command of the run that goes on, or has just ended.
     command: Option<Command>,
+    /// Those of later runs, each stopped before its first instruction: once the recording goes on there is no right to
+    /// start anything.
+    waiting: VecDeque<Command>,
     rows: Vec<Run>,
     /// First status that is not 0.
     bad_status: Option<i32>,
 }
 
 impl<'a> Runs<'a> {
-    /// Start the first run, stopped before its first instruction; without a command there is none.
+    /// Start the commands of all runs, stopped; without a command there are none.
     pub(crate) fn start(options: &'a Options) -> Result<Self> {
-        let command = match options.command.as_slice() {
-            [] => None,
-            words => Some(Command::start_stopped(words)?),
-        };
-        Ok(Self {
+        let mut runs = Self {
             options,
-            command,
+            command: None,
+            waiting: VecDeque::new(),
             rows: Vec::new(),
             bad_status: None,
-        })
+        };
+        let count = if options.command.is_empty() {
+            0
+        } else {
+            options.runs
+        };
+        for _ in 0..count {
+            match Command::start_stopped(&options.command) {
+                Ok(command) => runs.waiting.push_back(command),
+                Err(error) => {
+                    runs.terminate();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(runs)
     }
 
-    /// The command of the run that goes on, or has just ended.
-    pub(crate) fn command(&self) -> Option<&Command> {
-        self.command.as_ref()
+    /// The commands that wait.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.waiting.iter()
     }
 
-    /// Let the command run. Its row, `None` without a command.
+    /// Let the next command run. Its row, `None` where there is none.
     pub(crate) fn release(&mut self) -> Result<Option<Run>> {
-        let Some(command) = &self.command else {
+        let Some(command) = self.waiting.pop_front() else {
             return Ok(None);
         };
         let row = Run {
@@ -49,6 +67,7 @@ impl<'a> Runs<'a> {
             work: self.options.work.unwrap_or(0.0),
             exit: -1,
         };
+        let command = self.command.insert(command);
         command.release()?;
         self.rows.push(row.clone());
         Ok(Some(row))
@@ -65,25 +84,19 @@ impl<'a> Runs<'a> {
         Some(row.clone())
     }
 
-    /// Start the next run, stopped; `false`: that was the last.
-    pub(crate) fn start_next(&mut self) -> Result<bool> {
-        if self.rows.len() >= usize::try_from(self.options.runs).unwrap_or(usize::MAX) {
-            return Ok(false);
-        }
-        self.command = Some(Command::start_stopped(&self.options.command)?);
-        Ok(true)
-    }
-
     /// Exit status as from `wait` of the first run that failed, else of the last; `None`: none has ended.
     pub(crate) fn status(&self) -> Option<i32> {
         let ended = self.rows.iter().rfind(|row| row.end_ns > 0);
         self.bad_status.or(ended.map(|row| row.exit))
     }
 
-    /// End the command, if it still runs.
+    /// End the command, if it still runs, and those that never did.
     pub(crate) fn terminate(&mut self) {
         if let Some(command) = &mut self.command {
             command.terminate();
+        }
+        for command in self.waiting.drain(..) {
+            command.discard();
         }
     }
 }

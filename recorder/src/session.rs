@@ -7,25 +7,28 @@ use rawstack_format::Counters;
 use rawstack_format::record::{Drop, DropReason, Recording, Run, State};
 
 use crate::assembler::Assembler;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::monotonic_ns;
+use crate::hotplug::CpuWatch;
 use crate::jit::Tracker;
 use crate::options::Options;
 use crate::output::Output;
 use crate::runs::Runs;
-use crate::target::process_of;
 use crate::wake::Waker;
 
 mod archives;
 
 /// Longest time that a sample stays in memory only, together with the wait for events: less than a second.
 const WRITE_INTERVAL: Duration = Duration::from_millis(750);
-/// Longest wait for events.
-const WAIT: Duration = Duration::from_millis(100);
+/// Longest wait for events; what wakes is a part of a buffer that is used.
+const WAIT: Duration = Duration::from_millis(250);
 /// Batches of events that are read before anything else is looked at.
 const BATCHES_PER_TURN: usize = 64;
 /// How long user halves may still come after the last tick.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// How long a recording that was told to end may take in what the kernel still holds.
+const SETTLE_PATIENCE: Duration = Duration::from_millis(400);
 
 /// A recording that runs.
 #[derive(Debug)]
@@ -43,13 +46,19 @@ pub(crate) struct Session<'a> {
     pub(crate) counters: Counters,
     /// Runs of the command up to now.
     pub(crate) run_rows: Vec<Run>,
+    /// Why the next run could not begin.
+    pub(crate) run_error: Option<Error>,
+    /// There is no time left to keep samples.
+    pub(crate) is_hurried: bool,
     /// The archive has the length that was allowed.
     pub(crate) is_full: bool,
+    /// CPUs that come and go.
+    pub(crate) cpus: Option<CpuWatch>,
 }
 
 impl Session<'_> {
-    /// Write what stands at the beginning, and learn what runs already.
-    pub(crate) fn begin(&mut self, run: Option<Run>) -> Result<()> {
+    /// Write what stands at the beginning, and learn what runs already: all, or `known` processes.
+    pub(crate) fn begin(&mut self, run: Option<Run>, known: &[u32]) -> Result<()> {
         if let Some(run) = run {
             self.note_run(run)?;
         }
@@ -58,8 +67,7 @@ impl Session<'_> {
         if !targets.names_tasks() {
             self.assembler.world.processes.read_all();
         }
-        let of_threads = targets.tids.iter().filter_map(|&tid| process_of(tid));
-        for pid in targets.pids.iter().copied().chain(of_threads) {
+        for &pid in known {
             self.assembler.world.processes.process(pid);
         }
         self.turn().map(|_| ())
@@ -68,6 +76,8 @@ impl Session<'_> {
     /// Read what waits. Whether that was all.
     pub(crate) fn turn(&mut self) -> Result<bool> {
         let was_full = self.is_full;
+        let begun = monotonic_ns();
+        let end = Instant::now() + WAIT;
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -82,10 +92,13 @@ impl Session<'_> {
             self.send_cuts()?;
             self.rotate_if_due()?;
             if events == 0 {
+                // With no samples for hours, too, processes that came and went are forgotten.
+                self.assembler.caught_up(begun);
                 self.read_jit_maps()?;
                 return Ok(true);
             }
-            if self.is_full && !was_full {
+            // Signals, the time and the command want to be looked at, too.
+            if (self.is_full && !was_full) || Instant::now() >= end {
                 return Ok(false);
             }
         }
@@ -118,21 +131,18 @@ impl Session<'_> {
             _ => world.processes.apply(event),
         });
         if let Some(drop) = lost {
-            world.processes.distrust();
-            if !self.options.targets.names_tasks() {
-                world.processes.read_all();
-            }
+            let reads_all = !self.options.targets.names_tasks();
+            world.processes.distrust(drop.to_ns, reads_all);
             self.assembler.add_drop(drop);
         }
     }
 
-    /// Read and write until the recording is to end. `follow` is told of each command that is started on the way.
+    /// Read and write until the recording is to end.
     pub(crate) fn read_until_end(
         &mut self,
         waker: &mut Waker,
         start: Instant,
         runs: &mut Runs<'_>,
-        follow: impl Fn(&Runs<'_>) -> Result<()>,
     ) -> Result<()> {
         // The first write is due as early as any other, however long the beginning took.
         let mut written = start;
@@ -142,8 +152,9 @@ impl Session<'_> {
                 deadline.saturating_duration_since(Instant::now())
             });
             waker.wait(WAIT.min(left));
-            let is_last_run = self.mind_runs(runs, &follow)?;
+            let is_last_run = self.mind_runs(runs)?;
             self.turn()?;
+            self.mind_cpus(waker)?;
             self.tell_news();
             if written.elapsed() + WAIT >= WRITE_INTERVAL {
                 self.write()?;
@@ -159,31 +170,37 @@ impl Session<'_> {
     }
 
     /// When a run has ended, start the next. Whether it was the last.
-    fn mind_runs(
-        &mut self,
-        runs: &mut Runs<'_>,
-        follow: &impl Fn(&Runs<'_>) -> Result<()>,
-    ) -> Result<bool> {
+    fn mind_runs(&mut self, runs: &mut Runs<'_>) -> Result<bool> {
         let Some(row) = runs.ended() else {
             return Ok(false);
         };
         self.note_run(row)?;
-        if !runs.start_next()? {
-            return Ok(true);
+        match runs.release() {
+            Ok(Some(row)) => self.note_run(row).map(|()| false),
+            Ok(None) => Ok(true),
+            // The runs before it are as good as ever.
+            Err(error) => {
+                self.run_error = Some(error);
+                Ok(true)
+            }
         }
-        follow(runs)?;
-        if let Some(row) = runs.release()? {
-            self.note_run(row)?;
-        }
-        Ok(false)
     }
 
     /// No more ticks come: wait a moment for user halves of what still runs, then say of the rest what became of it.
     pub(crate) fn settle(&mut self, waker: &mut Waker) -> Result<()> {
-        let end = Instant::now() + GRACE;
+        let begun = Instant::now();
+        let end = begun + GRACE;
         while !self.turn()? || (self.is_owed() && Instant::now() < end) {
+            // Who is told to end may not take in what is left, for as long as that takes: it is counted.
+            if waker.is_ending() && begun.elapsed() > SETTLE_PATIENCE {
+                self.is_hurried = true;
+                self.mind_room();
+            }
             waker.wait(Duration::from_millis(5));
         }
+        self.is_hurried = false;
+        // What is told from here on is told of what was lost, too.
+        self.assembler.end_gap();
         let counts = self.stream.counts()?;
         for loss in &counts.untold {
             self.assembler.add_loss(loss);
@@ -216,6 +233,19 @@ impl Session<'_> {
             });
         }
         Ok(())
+    }
+
+    /// Record on CPUs that have come.
+    fn mind_cpus(&mut self, waker: &Waker) -> Result<()> {
+        let Some(cpus) = self.cpus.as_mut().filter(|cpus| cpus.is_due()) else {
+            return Ok(());
+        };
+        for news in cpus.turn(&mut self.side_band) {
+            if !self.options.quiet {
+                eprintln!("rawstack-record: {news}");
+            }
+        }
+        waker.watch(self.side_band.fds())
     }
 
     fn is_owed(&self) -> bool {

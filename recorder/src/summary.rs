@@ -51,8 +51,12 @@ pub struct Summary {
     pub archives: u64,
     /// Their length, all together, in bytes.
     pub bytes: u64,
+    /// Samples in them: a flight recorder writes some not at all, and some several times.
+    pub written: u64,
     /// Start, monotonic clock.
     pub start_ns: u64,
+    /// Why a run could not begin that was asked for.
+    pub run_error: Option<String>,
     /// What could not be written or synced.
     pub(crate) unwritten: Unwritten,
     /// Exit status of the command as from `wait`.
@@ -102,7 +106,7 @@ impl Summary {
 
     fn bytes_per_sample(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-        let ratio = self.bytes as f64 / self.samples.max(1) as f64;
+        let ratio = self.bytes as f64 / self.written.max(1) as f64;
         ratio
     }
 
@@ -139,7 +143,8 @@ impl Summary {
         }
     }
 
-    /// What is missing in the archives because of the disk, why, and what to do; in one line.
+    /// What is missing in the archives, because of the disk or because a run could not begin, why, and what to do; in one
+    /// line.
     pub fn missing(&self) -> Option<String> {
         let gap = self.drops.iter().find(|drop| {
             drop.reason == DropReason::Unwritten && drop.count > 0 && !self.limited_by_size
@@ -163,10 +168,10 @@ impl Summary {
             let left = grouped(*left);
             parts.push(format!("the last {left} samples and the end are missing"));
         }
-        let why = why.as_deref().unwrap_or("the disk is too slow");
+        let why = why.as_deref().unwrap_or("it takes too long");
         let path = self.path.display();
         match (parts.is_empty(), unsynced) {
-            (true, None) => None,
+            (true, None) => self.run_error.clone(),
             (true, Some(why)) => Some(format!(
                 "failed to sync {path}: {why}; check the disk, and the archive with `rawstack verify`"
             )),
@@ -239,7 +244,13 @@ impl Display for Summary {
         };
         match self.archives {
             0 | 1 => writeln!(f, "archive     {bytes} bytes, {each:.2} a sample{end}")?,
-            more => writeln!(f, "archives    {more}: {bytes} bytes, {each:.2} a sample")?,
+            more => {
+                let samples = grouped(self.written);
+                writeln!(
+                    f,
+                    "archives    {more}: {samples} samples in {bytes} bytes, {each:.2} a sample"
+                )?;
+            }
         }
         write!(f, "look at it  rawstack report {}", self.shown_path())
     }
@@ -255,6 +266,7 @@ mod tests {
         let summary = Summary {
             path: "x.rawstack".into(),
             samples: 12_345,
+            written: 12_345,
             reserved: 12_346,
             states: [12_345, 0, 0, 0, 0, 0, 1, 0],
             drops: vec![Drop {
@@ -298,7 +310,7 @@ mod tests {
         };
         assert_eq!(
             summary.missing().unwrap(),
-            "failed to write /x/app.rawstack: the disk is too slow: 1,234 samples between 3.2 s and 6.9 s are \
+            "failed to write /x/app.rawstack: it takes too long: 1,234 samples between 3.2 s and 6.9 s are \
              missing; what is there is whole and can be read; find room for more"
         );
         summary.unwritten = Unwritten {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use rawstack_bpf::{Cgroup, Programs, Targets as Wanted};
 use rustix::time::{ClockId, clock_gettime};
@@ -13,6 +14,9 @@ use crate::proc_fs::{ProcessFacts, pids};
 
 /// A clock tick of `/proc/PID/stat`, in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
+
+/// Inode of `/proc/self/ns/pid` in the namespace that the machine starts in (`PROC_PID_INIT_INO`).
+const INITIAL_NAMESPACE: u64 = 0xefff_fffc;
 
 /// The targets of a recording, each known to be there.
 #[derive(Clone, Debug)]
@@ -29,6 +33,7 @@ impl TargetSet {
     /// Look up what the options name. `online` CPUs are those there are.
     pub(crate) fn find(targets: &Targets, online: &[u32]) -> Result<Self> {
         let since_ns = boot_ns();
+        check_namespace()?;
         targets
             .pids
             .iter()
@@ -59,6 +64,12 @@ impl TargetSet {
         online.iter().copied().filter(wanted).collect()
     }
 
+    /// The processes that are named, themselves or by a thread of theirs.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let of_threads = self.tids.iter().filter_map(|&tid| process_of(tid));
+        self.pids.iter().copied().chain(of_threads).collect()
+    }
+
     /// Tell the programs, which are attached already: what targets make from here on follows by itself. What they made
     /// since they were looked up is looked for now.
     pub(crate) fn add(&self, programs: &Programs<'_>) -> Result<()> {
@@ -83,6 +94,14 @@ fn boot_ns() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// The programs see the machine's own process IDs; where `/proc` has others, processes would be taken for each other.
+fn check_namespace() -> Result<()> {
+    match fs::metadata("/proc/self/ns/pid") {
+        Ok(meta) if meta.ino() != INITIAL_NAMESPACE => Err(Error::PidNamespace),
+        _ => Ok(()),
+    }
 }
 
 /// The process that thread `tid` belongs to.

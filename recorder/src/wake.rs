@@ -9,6 +9,7 @@ use std::{io, result};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGUSR2, SIGXFSZ};
 use signal_hook::{flag, low_level};
 
@@ -23,16 +24,33 @@ pub(crate) struct Waker {
     request: Arc<AtomicBool>,
 }
 
+/// Edge-triggered: it wakes when the kernel says that enough waits, not whenever something does.
+fn watch<'a>(
+    epoll: &OwnedFd,
+    events: impl IntoIterator<Item = BorrowedFd<'a>>,
+) -> rustix::io::Result<()> {
+    for events in events {
+        let flags = EventFlags::IN | EventFlags::ET;
+        match epoll::add(epoll, events, EventData::new_u64(0), flags) {
+            Err(Errno::EXIST) => {}
+            added => added?,
+        }
+    }
+    Ok(())
+}
+
 impl Waker {
-    /// Wake for events at `events`, for SIGINT, SIGTERM, SIGUSR2 and ended children.
-    pub(crate) fn new(events: BorrowedFd<'_>) -> Result<Self> {
+    /// Wake for events at any of `events`, for SIGINT, SIGTERM, SIGUSR2 and ended children.
+    pub(crate) fn new<'a>(events: impl IntoIterator<Item = BorrowedFd<'a>>) -> Result<Self> {
         Self::build(events).map_err(|error| Error::System {
             action: "set up signals",
             error,
         })
     }
 
-    fn build(events: BorrowedFd<'_>) -> result::Result<Self, io::Error> {
+    fn build<'a>(
+        events: impl IntoIterator<Item = BorrowedFd<'a>>,
+    ) -> result::Result<Self, io::Error> {
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
         let ending = Arc::new(AtomicUsize::new(0));
@@ -50,13 +68,7 @@ impl Waker {
             low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        // Edge-triggered: it wakes when the kernel says that enough waits, not whenever something does.
-        epoll::add(
-            &epoll,
-            events,
-            EventData::new_u64(0),
-            EventFlags::IN | EventFlags::ET,
-        )?;
+        watch(&epoll, events)?;
         epoll::add(
             &epoll,
             signals.as_fd(),
@@ -68,6 +80,14 @@ impl Waker {
             signals,
             ending,
             request,
+        })
+    }
+
+    /// Wake for events at these, too; at those among them that are watched already as before.
+    pub(crate) fn watch<'a>(&self, events: impl IntoIterator<Item = BorrowedFd<'a>>) -> Result<()> {
+        watch(&self.epoll, events).map_err(|error| Error::System {
+            action: "wait for events",
+            error: error.into(),
         })
     }
 

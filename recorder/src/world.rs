@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use rawstack_format::id::{Addr, FileOffset};
@@ -14,8 +15,10 @@ use crate::process::Processes;
 use crate::program::{Mapping, Program};
 use crate::tables::{FrameRow, Space};
 
-/// Pages without a mapping that are looked up in one program at most.
-const MAX_STRAYS: usize = 1024;
+/// How often a program is asked about addresses that no mapping of it is known for.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Programs whose answers are kept.
+const MAX_ASKED: usize = 64;
 
 /// Where a user address lies.
 #[derive(Clone, Debug)]
@@ -38,8 +41,8 @@ pub(crate) struct World {
     pub(crate) kernel: KernelMap,
     /// Who reads what belongs to others.
     pub(crate) helper: Rc<Helper>,
-    /// Answers for addresses that no mapping covers, by program and page.
-    strays: HashMap<(u32, u64), Option<(ModuleNumber, u64)>>,
+    /// What programs have mapped that had an address in no known mapping, with the time they were asked.
+    asked: HashMap<u32, (Instant, Vec<Rc<Mapping>>)>,
 }
 
 impl fmt::Debug for World {
@@ -58,7 +61,7 @@ impl World {
             modules: Modules::new(Rc::clone(&helper), page_size),
             kernel,
             helper,
-            strays: HashMap::new(),
+            asked: HashMap::new(),
         }
     }
 
@@ -68,6 +71,13 @@ impl World {
         program.map_or((0, None), |program| {
             (program.number, program.version(time_ns))
         })
+    }
+
+    /// Forget the modules that `is_used` does not name, if there are many.
+    pub(crate) fn forget_modules(&mut self, is_used: impl Fn(ModuleNumber) -> bool) {
+        if self.modules.are_many() {
+            self.modules.keep_only(is_used);
+        }
     }
 
     /// The kernel's address space.
@@ -107,30 +117,35 @@ impl World {
         }
     }
 
-    /// Ask the process itself about an address that the side-band told of no mapping for, once a page.
+    /// Where an address lies that the side-band told of no mapping for: what the process itself says, if it is asked.
     fn locate_stray(
         &mut self,
         pid: u32,
         program: u32,
         address: u64,
     ) -> Option<(ModuleNumber, u64)> {
-        const PAGE: u64 = 4096;
-        let page = address & !(PAGE - 1);
-        if let Some(answer) = self.strays.get(&(program, page)) {
-            return answer.map(|(module, offset)| (module, offset + (address - page)));
-        }
-        if self.strays.len() >= MAX_STRAYS {
-            self.strays.clear();
-        }
-        let answer = self.normalize(pid, page);
-        self.strays.insert((program, page), answer);
-        answer.map(|(module, offset)| (module, offset + (address - page)))
-    }
-
-    fn normalize(&mut self, pid: u32, address: u64) -> Option<(ModuleNumber, u64)> {
-        let mapping = Mapping::from_maps(self.helper.mapping(pid, address)?);
+        let mapping = self.ask(pid, program, address)?;
         let module = self.modules.of_mapping(pid, &mapping);
         Some((module, self.offset(module, &mapping, address)))
+    }
+
+    /// The mapping by what the process said within the last second. A walk through code without frame pointers meets many
+    /// words that are no addresses: each process is asked for all its mappings, and not about each word.
+    fn ask(&mut self, pid: u32, program: u32, address: u64) -> Option<Rc<Mapping>> {
+        let now = Instant::now();
+        let known = self.asked.get(&program);
+        if known.is_none_or(|(asked, _)| now.duration_since(*asked) >= ASK_AGAIN) {
+            if self.asked.len() >= MAX_ASKED {
+                self.asked.clear();
+            }
+            let maps = self.helper.maps(pid).unwrap_or_default();
+            let mapping = |line| Rc::new(Mapping::from_maps(line));
+            let mappings = maps.lines.into_iter().map(mapping).collect();
+            self.asked.insert(program, (now, mappings));
+        }
+        let (_, mappings) = self.asked.get(&program)?;
+        let holds = |mapping: &&Rc<Mapping>| mapping.addresses.contains(&address);
+        mappings.iter().find(holds).map(Rc::clone)
     }
 
     /// The offset of an address in the module that is mapped there.

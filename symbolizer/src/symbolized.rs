@@ -136,7 +136,9 @@ impl SymbolizedProfile {
         (state, kernel_cut): (State, bool),
         each: &mut dyn FnMut(u64, u32),
     ) {
-        let marker = self.markers.get(&state);
+        // A wait that had not ended with the recording can be whole all the same.
+        let is_whole = state == State::Pending && self.nodes.get(user.index()).is_some();
+        let marker = self.markers.get(&state).filter(|_| !is_whole);
         let cut_between = marker.filter(|_| kernel_cut);
         let cut_below = marker.filter(|_| !kernel_cut);
         let mut frames = self.half(kernel, each);

@@ -5,13 +5,15 @@ import argparse
 import os
 import sys
 
+import blocking
+import living
 import recording
 import resolving
 from measure import Failed, run
 from peers import FOLDER
 from table import Row, print_row, write
 
-ROWS = {**recording.ROWS, **resolving.ROWS}
+ROWS = {**recording.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS}
 
 
 def host_facts() -> dict[str, str]:
@@ -24,7 +26,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one or more of: {' '.join(ROWS)} (default: all)")
     parser.add_argument("--repeats", type=int, default=5, help="repeats of what is repeated (default: 5)")
+    parser.add_argument("--cost-seconds", type=float, default=60, help="length of the recording of row cost (default: 60)")
+    parser.add_argument("--churn-seconds", type=float, default=30, help="length of row churn (default: 30; an hour: 3600)")
     options = parser.parse_args()
+    living.cost_seconds, living.churn_seconds = options.cost_seconds, options.churn_seconds
     if unknown := [name for name in options.rows if name not in ROWS]:
         parser.error(f"no such row: {' '.join(unknown)}")
     if os.geteuid() != 0:

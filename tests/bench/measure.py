@@ -20,8 +20,9 @@ class Usage:
     code: int
     start: float  # CLOCK_MONOTONIC, seconds, before the fork
     wall: float
-    cpu: float  # user and system, of the process and of the children that it waited for
+    cpu: float  # user and system, of the process, of the children that it waited for, and of those of its family
     peak_rss: int  # bytes, of the process alone
+    family_peak: int  # bytes, with its descendants that run the same program
     stdout: str
     stderr: str
 
@@ -39,18 +40,80 @@ def _peak_of(pid: int) -> int:
     return max((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), default=0)
 
 
+class Family:
+    """A process, and those of its descendants that run the same program."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.helpers: dict[int, int] = {}
+
+    def members(self) -> list[int]:
+        waiting, members = [self.pid], []
+        own = self._program(self.pid)
+        while waiting:
+            pid = waiting.pop()
+            if own and self._program(pid) == own:
+                members.append(pid)
+                try:
+                    children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+                except OSError:
+                    continue
+                waiting += map(int, children.split())
+        return members
+
+    def resident(self) -> int:
+        """Bytes in memory of all of them."""
+        return sum(self._resident(pid) for pid in self.members())
+
+    def note_helpers(self) -> int:
+        """Bytes in memory of all of them; on the way, note the processor time of all but the first."""
+        resident = 0
+        for pid in self.members():
+            resident += self._resident(pid)
+            if pid != self.pid:
+                self.helpers[pid] = self._nanoseconds(pid) or self.helpers.get(pid, 0)
+        return resident
+
+    def helpers_cpu(self) -> float:
+        """Seconds of the processor that the others took, as last noted: the first does not wait for them."""
+        return sum(self.helpers.values()) / 1e9
+
+    @staticmethod
+    def _nanoseconds(pid: int) -> int:
+        try:
+            return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+        except OSError:
+            return 0
+
+    @staticmethod
+    def _program(pid: int) -> str | None:
+        try:
+            return os.readlink(f"/proc/{pid}/exe")
+        except OSError:
+            return None
+
+    @staticmethod
+    def _resident(pid: int) -> int:
+        try:
+            return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        except OSError:
+            return 0
+
+
 class _Watcher(threading.Thread):
     """Looks at a process every so often: notes its peak memory, kills it when its time is over."""
 
     def __init__(self, child: subprocess.Popen, until: float) -> None:
         super().__init__(daemon=True)
         self.child, self.until = child, until
-        self.peak, self.killed = 0, False
+        self.peak, self.family_peak, self.killed = 0, 0, False
+        self.family = Family(child.pid)
         self.ended = threading.Event()
 
     def run(self) -> None:
         while not self.ended.wait(POLL_SECONDS):
             self.peak = max(self.peak, _peak_of(self.child.pid))
+            self.family_peak = max(self.family_peak, self.family.note_helpers())
             if time.clock_gettime(time.CLOCK_MONOTONIC) > self.until:
                 self.killed = True
                 os.kill(self.child.pid, 9)
@@ -90,7 +153,8 @@ def run(
         raise Failed(f"{_shown(command)}: still ran after {deadline} s")
     if code not in codes:
         raise Failed(f"{_shown(command)}: exit code {code}\n{err.strip()[-2000:]}")
-    return Usage(command, code, start, wall, usage.ru_utime + usage.ru_stime, watcher.peak, out, err)
+    cpu = usage.ru_utime + usage.ru_stime + watcher.family.helpers_cpu()
+    return Usage(command, code, start, wall, cpu, watcher.peak, watcher.family_peak, out, err)
 
 
 def _shown(command: list[str]) -> str:

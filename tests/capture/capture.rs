@@ -80,6 +80,7 @@ impl<'a> Logger<'a> {
         data.capture_cfg.kernel_stacks = 1;
         data.capture_cfg.max_user_frames = 127;
         data.capture_cfg.max_kernel_frames = 127;
+        data.capture_cfg.thread_size = 16 << 10;
         open.maps.events.set_max_entries(setup.ring_bytes).unwrap();
         open.maps.slots.set_max_entries(setup.threads).unwrap();
         let skel = open.load().expect("needs root and a kernel from 6.18 on");

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use rawstack_test_support::json::Sample;
 use rawstack_test_support::programs::{rawstack_record, require, workload};
-use rawstack_test_support::{Run, Running, elf};
+use rawstack_test_support::{Output, Run, Running, elf};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::recording::{Lab, Recording, text};
 
 /// CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE.
 const READING: u64 = 1 << 2 | 1 << 19 | 1 << 40;
-/// CAP_DAC_OVERRIDE, CAP_SYS_ADMIN, CAP_PERFMON: what the supervisor may keep besides.
-const SUPERVISING: u64 = READING | 1 << 1 | 1 << 21 | 1 << 38;
+/// CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF: what the supervisor may keep besides.
+const SUPERVISING: u64 = READING | 1 << 21 | 1 << 38 | 1 << 39;
 /// The user nobody.
 const NOBODY: u32 = 65534;
 
@@ -70,8 +70,8 @@ fn helpers(recorder: u32) -> (u32, u32) {
 }
 
 /// A recorder of all that runs, which has given up its rights.
-fn locked_recorder(lab: &Lab, archive: &str, seconds: &str) -> Running {
-    let mut running = lab.recorder(archive, &["-F", "997", "-d", seconds]).spawn();
+fn locked_recorder(lab: &Lab) -> Running {
+    let mut running = lab.recorder("archive.rawstack", &["-F", "997"]).spawn();
     let task = PathBuf::from(format!("/proc/{}", running.pid()));
     running.wait_until("it has a system call filter", || {
         status(&task).is_some_and(|status| status["Seccomp"] == "2")
@@ -79,12 +79,18 @@ fn locked_recorder(lab: &Lab, archive: &str, seconds: &str) -> Running {
     running
 }
 
+/// End the recording.
+fn end(running: Running) -> Output {
+    running.signal(Signal::INT);
+    running.wait().success()
+}
+
 /// Check that the writing process has nothing left, in any thread, and its helpers no more than their list; and that
 /// what starts afterwards is recorded with modules and build IDs all the same.
 #[test]
 fn nothing_left() {
     let lab = Lab::new();
-    let running = locked_recorder(&lab, "archive.rawstack", "2s");
+    let running = locked_recorder(&lab);
     let threads = statuses(running.pid());
     assert!(threads.len() >= 2, "a thread reads, another writes");
     for status in &threads {
@@ -108,7 +114,7 @@ fn nothing_left() {
     let program = lab.path("started-later");
     fs::copy(workload("vdso_clock"), &program).unwrap();
     Run::new(&program).arg("0.5").success();
-    let recording = Recording::new(lab.path("archive.rawstack"), running.wait().success());
+    let recording = Recording::new(lab.path("archive.rawstack"), end(running));
     let samples = recording.samples();
     let later: Vec<_> = samples
         .iter()
@@ -128,7 +134,7 @@ fn nothing_left() {
 #[test]
 fn helpers_end_with_the_recorder() {
     let lab = Lab::new();
-    let running = locked_recorder(&lab, "archive.rawstack", "60s");
+    let running = locked_recorder(&lab);
     let (supervisor, worker) = helpers(running.pid());
     running.signal(Signal::KILL);
     running.wait();
@@ -154,7 +160,7 @@ fn kill(pid: u32) {
 #[test]
 fn worker_is_replaced() {
     let lab = Lab::new();
-    let running = locked_recorder(&lab, "archive.rawstack", "2s");
+    let running = locked_recorder(&lab);
     let (supervisor, worker) = helpers(running.pid());
     kill(worker);
     let program = lab.path("no-build-id");
@@ -168,7 +174,7 @@ fn worker_is_replaced() {
     sleep(Duration::from_millis(500));
     let workers = children(supervisor);
     assert!(workers.len() == 1 && workers[0] != worker, "{workers:?}");
-    let output = running.wait().success();
+    let output = end(running);
     assert!(
         output.stderr.contains("1 crashed the reader"),
         "{}",
@@ -181,13 +187,13 @@ fn worker_is_replaced() {
 #[test]
 fn goes_on_without_helper() {
     let lab = Lab::new();
-    let running = locked_recorder(&lab, "archive.rawstack", "2s");
+    let running = locked_recorder(&lab);
     let (supervisor, _) = helpers(running.pid());
     kill(supervisor);
     let program = lab.path("started-later");
     fs::copy(workload("vdso_clock"), &program).unwrap();
     Run::new(&program).arg("0.5").success();
-    let output = running.wait().success();
+    let output = end(running);
     assert!(
         output.stderr.contains("the helper process is gone"),
         "{}",

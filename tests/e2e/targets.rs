@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use rawstack_test_support::json::{Sample, report};
-use rawstack_test_support::programs::workload;
+use rawstack_test_support::programs::{rawstack_record, workload};
 use rawstack_test_support::{Run, Running};
 
 use crate::recording::{Lab, Recording, text};
@@ -320,4 +320,17 @@ fn absent() {
         &["--cgroup", text(&missing)],
         &["--cgroup", "there is no cgroup", "has inner"],
     );
+}
+
+/// Check that a recording is refused where process IDs are not those that the kernel's programs see.
+#[test]
+fn pid_namespace() {
+    let lab = Lab::new();
+    let output = Run::new("unshare")
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(rawstack_record())
+        .args(["-d", "100ms", "-o", text(&lab.path("archive.rawstack"))])
+        .output()
+        .code(2);
+    output.one_line_error(&["within a PID namespace", "--pid=host"]);
 }

@@ -1,7 +1,9 @@
 """What a machine must have shown: archives that name the workload's functions, and refusals with cause and cure."""
 
 import json
+import re
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,12 @@ from machine import Outcome
 SHARE = 0.95
 ALWAYS = ("main", "outermost", "middle")
 FEWEST_SAMPLES = 300
+# A refusal takes no longer in the machine, in hundredths of a second.
+SLOWEST_REFUSAL = 100
+# As in tests/workloads/churn.h.
+CHURN_PROGRAMS, CHURN_WORK, CHURN_PAGE = 8, 0x500000, 4096
+# Programs of churn whose samples are few on a slow machine, in all.
+FEWEST_CHURNED = 100
 
 # Words that the one line of a refusal must hold.
 REFUSALS = {
@@ -65,9 +73,9 @@ def recording(outcome: Outcome, name: str, mode: str, folder: Path, rawstack: Ra
     return path, info
 
 
-def share_known(path: Path, rawstack: Rawstack) -> float:
+def share_known(path: Path, rawstack: Rawstack, event: str = "cpu-clock") -> float:
     """Check that each sample's functions have names, in both halves; the least share of those that always run."""
-    report = json.loads(rawstack("report", "--json", "--symbol-dir", rawstack.symbols, path))
+    report = json.loads(rawstack("report", "--json", "--event", event, "--symbol-dir", rawstack.symbols, path))
     totals = {(row["module"], row["name"]): row["total"] for row in report["rows"]}
     in_kernel = totals.get(("[kernel]", "vfs_read"), 0)
     reading = totals.get(("/bin/work", "read_zeroes"), 0)
@@ -77,13 +85,131 @@ def share_known(path: Path, rawstack: Rawstack) -> float:
     return share
 
 
+def weights(path: Path, rawstack: Rawstack) -> Counter:
+    """Sum of the weights of each event."""
+    sums: Counter = Counter()
+    for line in rawstack("dump", path).splitlines():
+        sample = json.loads(line)
+        sums[sample["event"]] += sample["weight"]
+    return sums
+
+
+def events(outcome: Outcome, mode: str, folder: Path, rawstack: Rawstack) -> None:
+    """Check that hits are counted as they happened, and that a uretprobe hides no caller."""
+    path, info = recording(outcome, "events", mode, folder, rawstack)
+    turns = next(int(line.split()[0]) for line in outcome.said["events"].lines if line.endswith(" turns"))
+    sums = weights(path, rawstack)
+    returns = sums["uretprobe:/bin/work:middle"]
+    check(returns == turns, f"events: {returns} returns of {turns} calls")
+    reads = sums["raw_syscalls:sys_enter"]
+    check(64 * turns <= reads <= 64 * turns + 200, f"events: {reads} system calls in {turns} turns")
+    share_known(path, rawstack)
+    modules = [module["path"] for module in info["modules"]]
+    check("[uprobes]" not in modules, "events: the trampoline of uretprobes in a stack")
+
+
+def kprobe(outcome: Outcome, mode: str, folder: Path, rawstack: Rawstack) -> None:
+    path, _ = recording(outcome, "kprobe", mode, folder, rawstack)
+    turns = next(int(line.split()[0]) for line in outcome.said["kprobe"].lines if line.endswith(" turns"))
+    hits = weights(path, rawstack)["kprobe:vfs_read"]
+    check(64 * turns <= hits <= 64 * turns + 20, f"kprobe: {hits} hits in {turns} turns of 64")
+
+
+def samples_of(path: Path, rawstack: Rawstack) -> list[dict]:
+    return [json.loads(line) for line in rawstack("dump", path).splitlines()]
+
+
+def printed(outcome: Outcome, name: str, pattern: str) -> int:
+    """A number that the recorded command printed."""
+    text = "\n".join(outcome.said[name].lines)
+    match = re.search(pattern, text)
+    check(match is not None, f"{name}: no {pattern} in: {text}")
+    return int(match[1])
+
+
+def build_id(program: Path) -> str:
+    notes = subprocess.check_output(["readelf", "-nW", program], text=True)
+    return re.search(r"Build ID: (\w+)", notes)[1]
+
+
+def known_counts(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that a uprobe makes a sample of each call, and that a second of sleep is a second blocked."""
+    path, info = recording(outcome, "uprobe", mode, folder, rawstack)
+    calls = printed(outcome, "uprobe", r"(\d+) turns")
+    check(info["samples"] == calls, f"uprobe: {info['samples']} samples of {calls} calls of middle()")
+    path, _ = recording(outcome, "off-cpu", mode, folder, rawstack)
+    blocked = sum(sample["weight"] for sample in samples_of(path, rawstack)) / 1e9
+    check(1 <= blocked <= 2, f"off-cpu: {blocked} s in a command that sleeps 1 s")
+    _, info = recording(outcome, "faults", mode, folder, rawstack)
+    return f"{calls} calls, {blocked:.3f} s blocked, {info['samples']} page faults"
+
+
+def in_cgroup(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> None:
+    path, _ = recording(outcome, "cgroup", mode, folder, rawstack)
+    pids = {sample["pid"] for sample in samples_of(path, rawstack)}
+    inside = int(outcome.said["inside"].lines[0])
+    check(pids == {inside}, f"cgroup: samples of processes {pids}, only {inside} is inside")
+
+
+def churned(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that a sample in churn_work() has the build ID of the only program that has the function there."""
+    path, _ = recording(outcome, "churn", mode, folder, rawstack)
+    build_ids = [build_id(rawstack.symbols / f"churn-{number}") for number in range(CHURN_PROGRAMS)]
+    pids, right = set(), 0
+    for sample in samples_of(path, rawstack):
+        leaf = next((frame for frame in sample["frames"] if frame["kind"] == "user"), None)
+        number = (int(leaf["address"], 16) - CHURN_WORK) // CHURN_PAGE if leaf else -1
+        if 0 <= number < CHURN_PROGRAMS:
+            check(leaf.get("build_id") == build_ids[number], f"churn: program {number}, but {sample}")
+            right += 1
+            pids.add(sample["pid"])
+    ended = printed(outcome, "churn", r"ended (\d+)")
+    check(right >= FEWEST_CHURNED, f"churn: only {right} samples of {ended} programs")
+    check(len(pids) < ended / 2, f"churn: {ended} programs, but {len(pids)} process IDs: they were not used again")
+    return f"{ended} programs on {len(pids)} PIDs, {right} samples right"
+
+
+def lived(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that samples go on, in time, while a CPU goes and comes, the clock jumps and the recorder stands still."""
+    path, info = recording(outcome, "life", mode, folder, rawstack)
+    samples = samples_of(path, rawstack)
+    start, end = info["start_ns"], info["end_ns"]
+    check(7e9 < end - start < 12e9, f"life: {(end - start) / 1e9} s long, not 8 s")
+    times = sorted(sample["time_ns"] for sample in samples)
+    check(all(start <= time <= end for time in times), "life: samples at times outside the recording")
+    gap = max((later - time for time, later in zip(times, times[1:])), default=end - start)
+    check(gap < 1e9, f"life: no sample for {gap / 1e9} s")
+    late = sum(1 for sample in samples if sample["cpu"] == 1 and sample["time_ns"] > end - 2_000_000_000)
+    check(late > 20, f"life: {late} samples of the CPU that came back, in the last 2 s")
+    check(info["ids"]["states"]["dropped"] == 0, f"life: {info['ids']}")
+    return f"longest gap {gap / 1e6:.0f} ms"
+
+
 def refusal(outcome: Outcome, name: str, words: list[str]) -> None:
     said = outcome.said.get(name)
     check(said is not None, f"{name}: never ran")
     text = " / ".join(said.lines)
     check(said.code == 2 and len(said.lines) == 1, f"{name}: exit code {said.code}, {len(said.lines)} lines: {text}")
+    check(said.hundredths <= SLOWEST_REFUSAL, f"{name}: took {said.hundredths / 100} s")
     for word in words:
         check(word in text, f"{name}: no {word!r} in: {text}")
+
+
+def rights(outcome: Outcome) -> None:
+    """Check that no thread of a recorder that records may do anything more."""
+    said = outcome.said.get("rights")
+    check(said is not None and said.code == 0, f"rights: {said}")
+    lines = [line.split() for line in said.lines]
+    check(len(lines) >= 10, f"rights: fewer than two threads: {said.lines}")
+    wanted = {"CapPrm:": 0, "CapEff:": 0, "CapBnd:": 0, "NoNewPrivs:": 1, "Seccomp:": 2}
+    for name, value in lines:
+        check(int(value, 16) == wanted[name], f"rights: {name} is {value}")
+
+
+def doctor(outcome: Outcome) -> None:
+    """Check that it finds what a recording needs."""
+    said = outcome.said.get("doctor")
+    check(said is not None and said.code == 0, f"doctor: {said}")
 
 
 def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) -> tuple[str, list[str]]:
@@ -105,16 +231,29 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
         states = ", ".join(f"{count} {state}" for state, count in info["ids"]["states"].items() if count)
         facts.append(f"{mode:<9} {states}; {share_known(path, rawstack):.1%} known")
 
+    def tell(look) -> None:
+        if fact := look(outcome, folder, mode, rawstack):
+            facts.append(fact)
+
     attempt(check, outcome.release == kernel.release, f"kernel {outcome.release or 'none'} came up")
     attempt(best)
     attempt(recording, outcome, "immediate", "immediate", folder, rawstack)
     attempt(recording, outcome, "capabilities", mode, folder, rawstack)
+    attempt(events, outcome, mode, folder, rawstack)
+    attempt(kprobe, outcome, mode, folder, rawstack)
+    attempt(rights, outcome)
+    attempt(doctor, outcome)
+    for look in (known_counts, in_cgroup, churned, lived):
+        attempt(tell, look)
     refusals = dict(REFUSALS)
+    if kernel.series < (5, 15):
+        refusals["two-probes"] = ["uprobe:/bin/work:main", "5.15"]
     if not can_defer(kernel):
         refusals["no-deferral"] = ["--user-stacks", "6.18", "immediate"]
     if kernel.series < (5, 11):
         refusals["locked-memory"] = ["not permitted", "ulimit -l"]
     for name, words in refusals.items():
         attempt(refusal, outcome, name, words)
-    facts.append(f"{len(refusals)} refusals")
+    slowest = max((outcome.said[name].hundredths for name in refusals if name in outcome.said), default=0)
+    facts.append(f"{len(refusals)} refusals, the slowest {slowest / 100} s")
     return "; ".join(facts), failures

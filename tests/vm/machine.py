@@ -18,6 +18,7 @@ class Said:
     """How one command in the machine ended."""
 
     code: int
+    hundredths: int  # of a second that it took, as the machine counts
     lines: list[str] = field(default_factory=list)
 
 
@@ -29,8 +30,8 @@ class Outcome:
     seconds: float
 
 
-def make_initramfs(folder: Path, programs: list[Path]) -> Path:
-    """busybox, `programs` and the init script beside this file, packed."""
+def make_initramfs(folder: Path, programs: list[Path], texts: dict[str, str]) -> Path:
+    """busybox, `programs`, files with these `texts` and the init script beside this file, packed."""
     root = folder / "root"
     shutil.rmtree(root, ignore_errors=True)
     for made in ("bin", "dev"):
@@ -40,6 +41,8 @@ def make_initramfs(folder: Path, programs: list[Path]) -> Path:
     for program in programs:
         # Stripped: what is named later was not in the machine.
         subprocess.run(["strip", "-o", root / "bin" / program.name, program], check=True)
+    for name, text in texts.items():
+        (root / name).write_text(text)
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     packed = folder / "initramfs"
     with packed.open("wb") as out:
@@ -71,8 +74,8 @@ def read_console(text: str) -> tuple[str, dict[str, Said]]:
         # The firmware leaves its own signs before the first line.
         if match := re.search(r"@ kernel (\S+)$", line):
             release = match[1]
-        elif match := re.fullmatch(r"@ (\S+) (\d+)", line):
-            last = said[match[1]] = Said(int(match[2]))
+        elif match := re.fullmatch(r"@ (\S+) (\d+) (\d+)", line):
+            last = said[match[1]] = Said(int(match[2]), int(match[3]))
         elif line.startswith("| ") and last:
             last.lines.append(line[2:])
     return release, said

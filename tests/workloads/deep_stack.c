@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * deep_stack FILE DEPTH SECONDS: a thread whose stack lies on a file, DEPTH calls deep, all but the leaf's page out.
+ * deep_stack FILE DEPTH SECONDS [sleep]: a thread whose stack lies on a file, DEPTH calls deep, all but the leaf's page
+ * out.
  *
  * The thread maps FILE (created, on a real disk) as its stack, calls down through frames of about 800 bytes, then
  * spins in the leaf. Every 50 us or so it unmaps the pages above the leaf's and drops them from the page cache. No
  * frame up there is touched until the end, so whoever walks the stack without being allowed to fault sees the few
  * frames of the leaf's page, and whoever may fault reads the others from the disk.
+ *
+ * With `sleep` the leaf sleeps for 10 ms instead, in which nobody brings a page back.
  *
  * The calls go round through frame_0 to frame_7: frame N, counted from the top, is frame_(N % 8). Prints how often
  * the pages were dropped, and in how many of the checks after it the page next to the leaf's was out of the cache.
@@ -18,8 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "syscall.h"
 
 #define STACK_SIZE (1024 * 1024)
 /* The C library keeps the thread's own data at the top: left in, the kernel writes there (rseq). */
@@ -29,6 +35,7 @@
 static int fd;
 static char *stack;
 static double end;
+static int sleeps;
 static unsigned long drops, checks, out;
 
 static double now(void)
@@ -66,6 +73,13 @@ static void check_one_page(char *page)
 	out += !(resident & 1);
 }
 
+__attribute__((noinline)) static void nap(void)
+{
+	struct timespec time = { .tv_nsec = 10000000 };
+
+	call_kernel(SYS_nanosleep, (long)&time, 0, 0, 0);
+}
+
 __attribute__((noinline)) static uint64_t spin(uint64_t x)
 {
 	/* On the stack, so that gcc gives this leaf function a frame and leaf() is not missed. */
@@ -91,7 +105,10 @@ __attribute__((noinline)) static uint64_t leaf(uint64_t x)
 		drop_pages(above);
 		if (i % 16 == 0)
 			check_one_page(above + 4096);
-		x = spin(x);
+		if (sleeps)
+			nap();
+		else
+			x = spin(x);
 	}
 	return x;
 }
@@ -129,10 +146,11 @@ int main(int argc, char **argv)
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: deep_stack FILE DEPTH SECONDS\n");
+	if (argc != 4 && (argc != 5 || strcmp(argv[4], "sleep"))) {
+		fprintf(stderr, "usage: deep_stack FILE DEPTH SECONDS [sleep]\n");
 		return 2;
 	}
+	sleeps = argc == 5;
 	fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0 || posix_fallocate(fd, 0, STACK_SIZE))
 		die(argv[1]);

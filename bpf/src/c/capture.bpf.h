@@ -95,6 +95,7 @@ struct capture_request {
 	__u64 weight;
 	__u32 event;
 	__u32 at; /* AT_* bits */
+	__u32 skip; /* innermost kernel frames to leave out: of the program itself and what calls it */
 };
 
 static __always_inline struct cpu_state *this_cpu_state(void)
@@ -245,7 +246,7 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 		walk.sp = slot->sp;
 		walk.fp = slot->fp;
 		walk.extra = slot->at & AT_ENTRY;
-		find_uprobes(&walk, task);
+		find_uprobes(&walk, task, true);
 		walk_user(&walk, e->frames, MAX_USER_FRAMES, slot->at & AT_ENTRY, false);
 		if (walk.end == WALK_FAULT && fetch)
 			return 1;
@@ -325,14 +326,17 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e, s
 
 	if (!slot || !read_registers(&walk, (struct pt_regs *)bpf_task_pt_regs(task)))
 		return false;
+	find_uprobes(&walk, task, false); /* now: they put their things in order before the return */
 	/*
 	 * A tick must not settle what is owed: it may interrupt the very code that does. If the task executes another
 	 * program in this kernel entry, what is shared ends as exec'd away, for each of its ticks.
 	 */
 	if (!slot->done)
 		goto share;
-	if (slot->arming) /* this tick interrupts a tracepoint's program in the lines below */
+	if (slot->arming) { /* this tick interrupts a tracepoint's program in the lines below */
+		e->at |= AT_ARMING;
 		return false;
+	}
 	slot->arming = 1;
 	barrier();
 	err = schedule_return(task, slot);
@@ -369,7 +373,7 @@ static __always_inline void take_user_now(struct tick_event *e, struct task_stru
 	if (first > MAX_KERNEL_FRAMES || !start_walk(&walk, task))
 		return;
 	walk.extra = e->at & AT_ENTRY;
-	find_uprobes(&walk, task);
+	find_uprobes(&walk, task, true);
 	walk_user(&walk, &e->frames[first], room, e->at & AT_ENTRY, plain);
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
@@ -386,10 +390,10 @@ static __always_inline void keep_kernel(struct tick_event *e, long size)
 		e->flags |= TICK_KERNEL_CUT;
 }
 
-static __always_inline void take_kernel(void *ctx, struct tick_event *e)
+static __always_inline void take_kernel(void *ctx, struct tick_event *e, const __u32 skip)
 {
 	if (capture_cfg.kernel_stacks)
-		keep_kernel(e, bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
+		keep_kernel(e, bpf_get_stack(ctx, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), skip));
 }
 
 /* A thread that never runs in user space has no user half: it is complete without. */
@@ -432,6 +436,8 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 		e->state = STATE_EXITED;
 	else if (try_first && e->state == STATE_FAULTED && defer_user(cpu, e, bpf_get_current_task_btf()))
 		return;
+	else if (how == CAPTURE_DEFERRED && e->state == STATE_COMPLETE && e->at & AT_ARMING)
+		goto out; /* the return is being hooked for another sample, and would show the same */
 	else if (how == CAPTURE_DEFERRED && (!try_first || e->state == STATE_FAULTED))
 		e->state = STATE_SCHEDULE_FAILED;
 out:
@@ -453,14 +459,16 @@ static __always_inline void send_tick(struct cpu_state *cpu, struct tick_event *
 		count_loss(cpu, output_failure(size), e->time_ns);
 }
 
-/* Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has no stack yet. */
+/*
+ * Number the event of `task` (PID and TID as the helper gives them) at `level`, which is ours. It has neither time nor
+ * stack yet.
+ */
 static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struct tick_event *e, __u64 task,
 				       const struct capture_request *request)
 {
 	e->cpu = bpf_get_smp_processor_id();
 	e->id = (__u64)e->cpu << 48 | (__u64)level << 44 | ++cpu->next[level];
 	e->owner = e->id;
-	e->time_ns = bpf_ktime_get_ns();
 	e->type = EVENT_TICK;
 	e->state = STATE_COMPLETE;
 	e->flags = 0;
@@ -484,7 +492,8 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	if (!e || level >= LEVELS)
 		return 0;
 	begin_tick(cpu, level, e, bpf_get_current_pid_tgid(), request);
-	take_kernel(ctx, e);
+	e->time_ns = bpf_ktime_get_ns();
+	take_kernel(ctx, e, request->skip);
 	take_user_half(cpu, e, how);
 	send_tick(cpu, e);
 	return e->id;
@@ -507,6 +516,15 @@ __noinline int free_level(void)
 }
 
 /*
+ * Programs of perf events and tracepoints cannot be preempted; those of uprobes can from 6.0 on, and a level is one
+ * task's at a time. 6.10 has what it takes; before, only kernels that preempt themselves fully are concerned.
+ */
+static __always_inline bool can_hold_cpu(const enum capture_how how)
+{
+	return how == CAPTURE_DEFERRED || (how == CAPTURE_IMMEDIATE && bpf_ksym_exists(bpf_preempt_disable));
+}
+
+/*
  * Reserve an ID for the current task's stack; 0 when the program is nested too deep (counted). `how` is a constant: it
  * decides from which kernel on the program loads.
  */
@@ -517,8 +535,7 @@ static __always_inline __u64 capture_reserve(void *ctx, const struct capture_req
 	__u32 level;
 	__u64 id = 0;
 
-	/* Programs of perf events and tracepoints cannot be preempted; those of uprobes can. */
-	if (how == CAPTURE_DEFERRED)
+	if (can_hold_cpu(how))
 		bpf_preempt_disable();
 	cpu = this_cpu_state();
 	if (!cpu)
@@ -532,7 +549,7 @@ static __always_inline __u64 capture_reserve(void *ctx, const struct capture_req
 		count_unnumbered(cpu, DROP_CONTENDED);
 	}
 out:
-	if (how == CAPTURE_DEFERRED)
+	if (can_hold_cpu(how))
 		bpf_preempt_enable();
 	return id;
 }

@@ -49,6 +49,7 @@ enum tick_flag {
 enum at_flag {
 	AT_ENTRY = 1, /* at a function's first instruction: its frame is not there yet */
 	AT_PROBE = 2, /* at a uprobe, which changes registers before the return to user space */
+	AT_ARMING = 4, /* inside the library: the return is just being hooked. Not the caller's to say */
 };
 
 /* A sample: its kernel half, and its user half unless that is still to come. */
@@ -147,6 +148,8 @@ struct capture_config {
 	__u32 kernel_stacks;
 	__u32 max_user_frames;
 	__u32 max_kernel_frames; /* the kernel's own limit: reaching it means cut */
+	__u32 thread_size; /* bytes of a kernel stack: 16 KiB, or a page where those are larger */
+	__u32 pad;
 };
 
 /* Kinds of programs whose runs are samples. */

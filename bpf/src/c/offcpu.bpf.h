@@ -19,7 +19,7 @@
 struct off_cpu_config {
 	__u64 min_ns; /* shorter waits are none */
 	__u32 event; /* number of the event */
-	__u32 pad;
+	__u32 deferred; /* user halves are */
 };
 
 const volatile struct off_cpu_config off_cpu_cfg = {};
@@ -67,8 +67,14 @@ static __always_inline bool is_blocked(struct task_struct *task)
 	struct task_struct___before_5_14 *old = (void *)task;
 
 	if (bpf_core_field_exists(task->__state))
-		return BPF_CORE_READ(task, __state);
-	return BPF_CORE_READ(old, state);
+		return task->__state;
+	return old->state;
+}
+
+/* An int that 7.3 made smaller. */
+static __always_inline bool is_running(struct task_struct *task)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu);
 }
 
 static __always_inline __u64 switches_of(struct task_struct *task)
@@ -76,18 +82,23 @@ static __always_inline __u64 switches_of(struct task_struct *task)
 	return task->nvcsw + task->nivcsw;
 }
 
+/* Make the entry of a thread; not 0 where there is one, or no room. */
+static __always_inline long make_wait(__u32 tid)
+{
+	__u32 zero = 0;
+	struct wait *fresh = bpf_map_lookup_elem(&no_wait, &zero);
+
+	return fresh ? bpf_map_update_elem(&waits, &tid, fresh, BPF_NOEXIST) : -1;
+}
+
 /* The entry of the task, made where there is none; NULL: no room. */
 static __always_inline struct wait *wait_of(struct task_struct *task)
 {
-	struct wait *wait, *fresh;
 	__u32 tid = task->pid;
-	__u32 zero = 0;
+	struct wait *wait = bpf_map_lookup_elem(&waits, &tid);
 
-	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait) {
-		fresh = bpf_map_lookup_elem(&no_wait, &zero);
-		if (!fresh || bpf_map_update_elem(&waits, &tid, fresh, BPF_NOEXIST))
-			return NULL;
+		make_wait(tid);
 		wait = bpf_map_lookup_elem(&waits, &tid);
 	}
 	return wait;
@@ -127,7 +138,7 @@ static __always_inline void take_waiting_half(struct wait *wait, struct tick_eve
 	if (how != CAPTURE_DEFERRED)
 		return;
 	/* Truncated as was asked for: the return has no more. */
-	wait->wants_return = e->state == STATE_FAULTED || BPF_CORE_READ(task, utask, return_instances) ||
+	wait->wants_return = e->state == STATE_FAULTED ||
 			     (e->state == STATE_TRUNCATED && capture_cfg.max_user_frames > MAX_WAIT_FRAMES);
 }
 
@@ -151,22 +162,23 @@ static __always_inline void take_halves(struct tick_event *e, struct wait *wait,
 	bpf_probe_read_kernel(&e->frames[first], n * sizeof(__u64), wait->frames);
 }
 
+/* Number the wait of thread `tid` that lasted until `end_ns`. */
 static __always_inline void number_wait(struct cpu_state *cpu, __u32 level, struct tick_event *e, struct wait *wait,
-					__u64 tid, __u64 weight)
+					__u64 tid, __u64 end_ns)
 {
 	struct capture_request request = {
-		.weight = weight,
+		.weight = end_ns - wait->since_ns,
 		.event = off_cpu_cfg.event,
 	};
 
 	begin_tick(cpu, level, e, (__u64)wait->pid << 32 | tid, &request);
+	e->time_ns = end_ns;
 }
 
-/* A wait is over: `task` is about to run. */
-static __always_inline void send_wait(struct cpu_state *cpu, __u32 level, struct tick_event *e, struct wait *wait,
+/* The event has its number: `task` is about to run. */
+static __always_inline void send_wait(struct cpu_state *cpu, struct tick_event *e, struct wait *wait,
 				      struct task_struct *task, const enum capture_how how)
 {
-	number_wait(cpu, level, e, wait, task->pid, bpf_ktime_get_ns() - wait->since_ns);
 	take_halves(e, wait, task);
 	if (how == CAPTURE_DEFERRED && wait->wants_return && !defer_user(cpu, e, task))
 		e->state = STATE_SCHEDULE_FAILED;
@@ -182,7 +194,7 @@ static __always_inline bool is_this_wait(struct wait *wait, struct task_struct *
 }
 
 /* The wait of a task that is about to run, if it was one, and long enough. */
-static __always_inline struct wait *ended_wait(struct task_struct *task)
+static __always_inline struct wait *ended_wait(struct task_struct *task, __u64 now)
 {
 	__u32 tid = task->pid;
 	struct wait *wait;
@@ -190,9 +202,12 @@ static __always_inline struct wait *ended_wait(struct task_struct *task)
 	if (!tid) /* idle */
 		return NULL;
 	wait = bpf_map_lookup_elem(&waits, &tid);
-	if (!wait || !is_this_wait(wait, task) || bpf_ktime_get_ns() - wait->since_ns < off_cpu_cfg.min_ns)
+	if (!wait || !is_this_wait(wait, task))
 		return NULL;
-	return wait;
+	if (now - wait->since_ns >= off_cpu_cfg.min_ns)
+		return wait;
+	wait->since_ns = 0; /* or it would pass for one that never ended, if the task runs until recording stops */
+	return NULL;
 }
 
 /* Whether the current task, which is being switched out, begins a wait. One that ends is past its last stack. */
@@ -201,48 +216,61 @@ static __always_inline bool begins_wait(struct task_struct *task, bool preempted
 	return !preempted && task->pid && is_blocked(task) && !(task->flags & PF_EXITING) && wanted();
 }
 
+/* A switch: what it is, and when. */
+struct switching {
+	struct task_struct *prev;
+	struct task_struct *next;
+	struct wait *ended; /* by next, or NULL */
+	bool begins; /* one of prev */
+	__u64 now;
+};
+
 /* What a switch does, at `level`, which is ours. */
-static __always_inline void switch_at(struct cpu_state *cpu, __u32 level, __u64 *ctx, struct wait *ended,
-				      bool begins, const enum capture_how how)
+static __always_inline void switch_at(struct cpu_state *cpu, __u32 level, const struct switching *s,
+				      const enum capture_how how)
 {
-	struct task_struct *prev = (struct task_struct *)ctx[1];
-	struct task_struct *next = (struct task_struct *)ctx[2];
 	__u32 key = level; /* a copy, as in reserve_at() */
 	struct tick_event *e = bpf_map_lookup_elem(&tick_scratch, &key);
 	struct wait *wait;
 
 	if (!e || level >= LEVELS)
 		return;
-	if (ended) {
-		send_wait(cpu, level, e, ended, next, how);
-		ended->since_ns = 0;
+	if (s->ended) {
+		number_wait(cpu, level, e, s->ended, s->next->pid, s->now);
+		send_wait(cpu, e, s->ended, s->next, how);
+		s->ended->since_ns = 0;
 	}
-	if (!begins)
+	if (!s->begins)
 		return;
-	wait = wait_of(prev);
+	wait = wait_of(s->prev);
 	if (!wait) {
 		count_unnumbered(cpu, DROP_BUFFER_FULL);
 		return;
 	}
-	begin_wait(wait, prev, bpf_get_smp_processor_id());
-	take_waiting_half(wait, e, prev, how);
-	wait->since_ns = bpf_ktime_get_ns();
+	begin_wait(wait, s->prev, bpf_get_smp_processor_id());
+	take_waiting_half(wait, e, s->prev, how);
+	wait->since_ns = s->now;
 }
 
 /* sched_switch(preempt, prev, next, ...), with the run queue locked and interrupts off. */
 static __always_inline int on_switch(__u64 *ctx, const enum capture_how how)
 {
-	bool begins = begins_wait((struct task_struct *)ctx[1], ctx[0]);
-	struct wait *ended = ended_wait((struct task_struct *)ctx[2]);
+	struct switching s = {
+		.prev = (struct task_struct *)ctx[1],
+		.next = (struct task_struct *)ctx[2],
+		.now = bpf_ktime_get_ns(),
+	};
 	struct cpu_state *cpu = this_cpu_state();
 	__u32 level;
 
-	if (!cpu || off_cpu_stopped_ns || (!begins && !ended))
+	s.begins = begins_wait(s.prev, ctx[0]);
+	s.ended = ended_wait(s.next, s.now);
+	if (!cpu || off_cpu_stopped_ns || (!s.begins && !s.ended))
 		return 0;
 	level = free_level();
 	if (level < LEVELS) {
 		cpu->busy[level] = 1;
-		switch_at(cpu, level, ctx, ended, begins, how);
+		switch_at(cpu, level, &s, how);
 		cpu->busy[level] = 0;
 	} else {
 		count_unnumbered(cpu, DROP_CONTENDED);
@@ -280,16 +308,16 @@ int off_cpu_begin(__u64 *ctx)
 	__u64 address;
 	__u32 tid;
 
-	if (!task || task->on_cpu || !is_blocked(task) || task->flags & PF_EXITING)
+	if (!task || is_running(task) || !is_blocked(task) || task->flags & PF_EXITING)
 		return 0;
 	/* As a number: a pointer may not go where the verifier expects one. */
 	bpf_probe_read_kernel(&address, sizeof(address), &ctx[1]);
 	if (!wanted_task(address))
 		return 0;
 	tid = task->pid;
-	if (bpf_map_lookup_elem(&waits, &tid))
+	if (make_wait(tid))
 		return 0; /* it has been switched since */
-	wait = wait_of(task);
+	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait)
 		return 0;
 	begin_wait(wait, task, task->wake_cpu);
@@ -310,11 +338,10 @@ static __always_inline void send_unended(struct cpu_state *cpu, __u32 level, str
 
 	if (!e || level >= LEVELS)
 		return;
-	number_wait(cpu, level, e, wait, task->pid, off_cpu_stopped_ns - wait->since_ns);
+	number_wait(cpu, level, e, wait, task->pid, off_cpu_stopped_ns);
 	/* One that runs by now has another kernel half; its user half is the wait's all the same. */
-	if (!task->on_cpu)
+	if (!is_running(task))
 		take_halves(e, wait, task);
-	e->time_ns = off_cpu_stopped_ns;
 	e->state = STATE_PENDING;
 	e->flags |= TICK_BLOCKED;
 	send_tick(cpu, e);
@@ -336,7 +363,8 @@ int off_cpu_end(__u64 *ctx)
 	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait || !is_this_wait(wait, task) || off_cpu_stopped_ns < wait->since_ns + off_cpu_cfg.min_ns)
 		return 0;
-	if (bpf_ksym_exists(bpf_preempt_disable))
+	/* Elsewhere nothing else takes a level by now; and 6.12 wants no global function called so. */
+	if (off_cpu_cfg.deferred && bpf_ksym_exists(bpf_preempt_disable))
 		bpf_preempt_disable();
 	cpu = this_cpu_state();
 	level = free_level();
@@ -345,10 +373,21 @@ int off_cpu_end(__u64 *ctx)
 		send_unended(cpu, level, wait, task);
 		cpu->busy[level] = 0;
 	}
-	if (bpf_ksym_exists(bpf_preempt_enable))
+	if (off_cpu_cfg.deferred && bpf_ksym_exists(bpf_preempt_enable))
 		bpf_preempt_enable();
 	wait->since_ns = 0;
 	bpf_seq_write(meta->seq, "", 1);
+	return 0;
+}
+
+/* sched_process_exec(task, old_pid, bprm): any thread's exec takes over the process's PID, and leaves its own TID. */
+SEC("raw_tp/sched_process_exec")
+int off_cpu_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 old_tid = ctx->args[1];
+
+	if (old_tid != (__u32)bpf_get_current_pid_tgid())
+		bpf_map_delete_elem(&waits, &old_tid);
 	return 0;
 }
 

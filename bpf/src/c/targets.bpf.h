@@ -85,11 +85,16 @@ static __always_inline bool is_target(__u32 pid, __u32 tid)
 	return (target_cfg.by_process && is_target_process(pid)) || is_target_thread(tid);
 }
 
-static __always_inline bool on_target_cpu(__u32 cpu)
+static __always_inline bool on_target_cpu(__u64 cpu)
 {
+	__u64 word = cpu / 64;
+
 	if (!target_cfg.by_cpu)
 		return true;
-	return cpu < MAX_CPUS && target_cfg.cpus[cpu / 64] >> (cpu & 63) & 1;
+	barrier_var(word); /* let it be checked and used in one register: that is the one with bounds */
+	if (word >= MAX_CPUS / 64)
+		return false;
+	return target_cfg.cpus[word] >> (cpu & 63) & 1;
 }
 
 /*

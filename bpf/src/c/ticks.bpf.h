@@ -6,6 +6,9 @@
 #ifndef RAWSTACK_TICKS_BPF_H
 #define RAWSTACK_TICKS_BPF_H
 
+/* Between a raw tracepoint and its program's own frame, both counted: what runs programs. */
+#define RAW_FRAMES 2
+
 /* Key: number of the event. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -64,6 +67,8 @@ static __always_inline void take_hit(void *ctx, const enum event_kind kind, cons
 	cookie = cookie_of(ctx, kind);
 	request.weight = hit_weight(cookie);
 	request.event = cookie & COOKIE_EVENT;
+	if (kind == KIND_RAW)
+		request.skip = RAW_FRAMES;
 	if (kind == KIND_PROBE) /* the same bits, lower */
 		request.at = cookie >> COOKIE_AT_SHIFT & (AT_ENTRY | AT_PROBE);
 	if (request.weight)

@@ -45,7 +45,6 @@ struct walk {
 
 #if defined(__TARGET_ARCH_x86)
 #define USER32_CS 0x23
-#define THREAD_SIZE (16 << 10)
 #define ADDRESS_MASK (~0ULL)
 
 static __always_inline bool read_registers(struct walk *walk, struct pt_regs *regs)
@@ -58,17 +57,26 @@ static __always_inline bool read_registers(struct walk *walk, struct pt_regs *re
 	return (BPF_CORE_READ(regs, cs) & 3) == 3;
 }
 #elif defined(__TARGET_ARCH_arm64)
-#define THREAD_SIZE (16 << 10)
+#define PSTATE_32BIT 0x10
 /* A return address may carry a pointer authentication code above bit 47. */
 #define ADDRESS_MASK ((1ULL << 48) - 1)
 
 static __always_inline bool read_registers(struct walk *walk, struct pt_regs *regs)
 {
+	__u64 pstate = BPF_CORE_READ(regs, pstate);
+
 	walk->ip = BPF_CORE_READ(regs, pc);
 	walk->sp = BPF_CORE_READ(regs, sp);
 	walk->fp = BPF_CORE_READ(regs, regs[29]);
 	walk->link = BPF_CORE_READ(regs, regs[30]);
-	return (BPF_CORE_READ(regs, pstate) & 0xf) == 0;
+	/* 32-bit code has its registers elsewhere, and compilers do not agree on its frames: the leaf is all there is. */
+	if (pstate & PSTATE_32BIT) {
+		walk->compat = 1;
+		walk->sp = BPF_CORE_READ(regs, regs[13]);
+		walk->fp = 0;
+		walk->link = BPF_CORE_READ(regs, regs[14]);
+	}
+	return (pstate & 0xf) == 0;
 }
 #endif
 
@@ -81,7 +89,7 @@ static __always_inline bool start_walk(struct walk *walk, struct task_struct *ta
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	else
-		regs = (struct pt_regs *)(BPF_CORE_READ(task, stack) + THREAD_SIZE -
+		regs = (struct pt_regs *)(BPF_CORE_READ(task, stack) + capture_cfg.thread_size -
 					  bpf_core_type_size(struct pt_regs));
 	return read_registers(walk, regs);
 }
@@ -146,7 +154,7 @@ static __always_inline __u64 pushed_return(struct walk *walk, __u64 at)
 #endif
 
 /* Where the code really is while uprobes have it elsewhere: in a copy of its instruction, or on its way back. */
-static __always_inline void leave_uprobes(struct walk *walk, struct uprobe_task *utask)
+static __always_inline void leave_uprobes(struct walk *walk, struct uprobe_task *utask, const bool is_current)
 {
 	__u64 copy = BPF_CORE_READ(utask, xol_vaddr);
 	__u64 at = walk->ip - walk->trampoline;
@@ -158,15 +166,15 @@ static __always_inline void leave_uprobes(struct walk *walk, struct uprobe_task 
 		instance = (struct return_instance *)walk->instance;
 		if (instance && BPF_CORE_READ(instance, stack) <= walk->sp + 16)
 			walk->ip = BPF_CORE_READ(instance, orig_ret_vaddr);
-		else
+		else if (is_current)
 			walk->ip = pushed_return(walk, at);
 	} else if (copy && walk->ip - copy < XOL_SLOT) {
 		walk->ip = BPF_CORE_READ(utask, vaddr) + (walk->ip - copy);
 	}
 }
 
-/* Learn what uprobes have changed of the stack. */
-static __always_inline void find_uprobes(struct walk *walk, struct task_struct *task)
+/* Learn what uprobes have changed of the stack of `task`, and read it where that is the current one. */
+static __always_inline void find_uprobes(struct walk *walk, struct task_struct *task, const bool is_current)
 {
 	struct uprobe_task *utask;
 
@@ -179,7 +187,7 @@ static __always_inline void find_uprobes(struct walk *walk, struct task_struct *
 	if (!walk->trampoline)
 		return;
 	walk->instance = (__u64)BPF_CORE_READ(utask, return_instances);
-	leave_uprobes(walk, utask);
+	leave_uprobes(walk, utask, is_current);
 }
 
 static long keep_bounds(struct task_struct *task, struct vm_area_struct *vma, void *data)

@@ -71,7 +71,10 @@ impl Assembler {
             self.mark_written();
             Vec::new()
         };
-        self.close_batch();
+        // Where all rows wait there is nothing to close: what they need of the tables goes with them.
+        if self.has_rows() || self.epoch.bytes() >= self.batch_limit {
+            self.close_batch();
+        }
         if ends_epoch(self) {
             self.next_epoch(self.epoch.number() + 1, carried);
         } else {
@@ -180,6 +183,8 @@ impl Assembler {
                 .put_task(&mut self.world, sample.pid, sample.tid, sample.time_ns);
             sample.kernel = self.epoch.carry(&self.world, &before, sample.kernel);
         }
+        let epoch = &self.epoch;
+        self.world.forget_modules(|module| epoch.uses(module));
         self.put_back(carried);
     }
 }

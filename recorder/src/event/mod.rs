@@ -6,6 +6,7 @@ mod library;
 mod plt;
 mod pmu;
 mod probe;
+mod starts;
 mod suggest;
 mod symbols;
 mod tracepoint;
@@ -41,6 +42,24 @@ impl Events {
             events.add(spec, rate)?;
         }
         Ok(events)
+    }
+
+    /// Samples a second that each CPU makes at most, where that can be told.
+    pub(crate) fn samples_per_second(&self) -> Option<u64> {
+        if self.off_cpu.is_some() {
+            return None;
+        }
+        let rate = |source: &Source| match &source.origin {
+            Origin::Counter(counter) => match counter.rate {
+                rawstack_bpf::Rate::Frequency(hz) => Some(hz),
+                rawstack_bpf::Rate::Period(ns) if counter.is_clock => {
+                    1_000_000_000u64.checked_div(ns)
+                }
+                rawstack_bpf::Rate::Period(_) => None,
+            },
+            _ => None,
+        };
+        self.sources.iter().map(rate).sum()
     }
 
     fn add(&mut self, spec: &EventSpec, rate: Rate) -> Result<()> {

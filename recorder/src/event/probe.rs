@@ -162,7 +162,7 @@ impl Search<'_> {
         if found.is_empty() {
             return self.unknown(path, image, symbol);
         }
-        if found.iter().all(|function| function.is_chooser) {
+        if found.iter().any(|function| function.is_chooser) {
             let near = near(image, symbol);
             return self.refuse(
                 format!(
@@ -177,7 +177,7 @@ impl Search<'_> {
                 "give an offset",
             );
         }
-        let functions = found.into_iter().filter(|function| !function.is_chooser);
+        let functions = found.into_iter();
         let offsets: Vec<u64> = functions
             .filter_map(|function| image.offset_of(function.address.checked_add(distance)?))
             .collect();

@@ -10,6 +10,7 @@ use object::read::{ReadCache, ReadRef};
 use object::{Endianness, FileKind, Object, ObjectSection};
 
 use super::plt;
+use super::starts;
 use super::usdt::{self, Marker};
 
 /// Notes longer than this are no markers', in bytes.
@@ -22,6 +23,8 @@ pub(crate) struct Image {
     pub(crate) functions: Vec<Function>,
     /// Static markers.
     pub(crate) markers: Vec<Marker>,
+    /// Addresses where functions begin, as far as the file tells without symbols; sorted.
+    starts: Vec<u64>,
     segments: Vec<Segment>,
 }
 
@@ -76,7 +79,13 @@ impl Image {
                 .collect(),
             functions: functions(&file, false),
             markers: Vec::new(),
+            starts: Vec::new(),
         };
+        let unwind = |segment: &&H::ProgramHeader| segment.p_type(endian) == elf::PT_GNU_EH_FRAME;
+        if let Some(header) = file.elf_program_headers().iter().find(unwind) {
+            let table = header.data(endian, data).unwrap_or_default();
+            image.starts = starts::of(table, endian, header.p_vaddr(endian).into());
+        }
         image.functions.extend(functions(&file, true));
         image.functions.extend(plt::entries(&file));
         let section = |name| file.section_by_name(name);
@@ -110,8 +119,9 @@ impl Image {
 
     /// Whether a function begins at this offset of the file.
     pub(crate) fn is_entry(&self, offset: u64) -> bool {
-        let mut addresses = self.functions.iter().map(|function| function.address);
-        addresses.any(|address| self.offset_of(address) == Some(offset))
+        let named = self.functions.iter().map(|function| &function.address);
+        let mut addresses = named.chain(&self.starts);
+        addresses.any(|address| self.offset_of(*address) == Some(offset))
     }
 }
 

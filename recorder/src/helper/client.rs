@@ -4,16 +4,21 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use rawstack_bpf::Programs;
 
 use super::SUPERVISE;
 use super::account::Account;
+use super::archives::ArchiveDoor;
 use super::connection::Connection;
-use super::door::{Door, Order};
+use super::cpus::CpuDoor;
+use super::door::{Door, Order, Reply};
 use super::patience::Suspect;
 use super::wire::{Answer, FileFacts, FileRequest, ProcessAnswer, Request};
 use crate::error::{Error, Result};
-use crate::proc_fs::{MapsLine, ProcessFacts};
+use crate::proc_fs::{Maps, ProcessFacts};
 
 /// Processes in one request.
 const CHUNK: usize = 32;
@@ -50,14 +55,50 @@ impl Helper {
         })
     }
 
-    /// Another connection, with a worker of its own: for another thread.
+    /// Have the events of `programs`, and the side-band's, opened on CPUs that come later.
+    pub(crate) fn watch_cpus(&self, programs: &Programs<'_>, build_ids: bool) -> Result<CpuDoor> {
+        let door = self.open_door().map_err(|error| Error::System {
+            action: "reach the helper process",
+            error,
+        })?;
+        CpuDoor::new(door, programs, build_ids)
+    }
+
+    /// Another connection, with a worker of its own: for another thread. Only before [`seal`](Self::seal).
     pub(crate) fn connect(&self) -> io::Result<Connection> {
-        let mut connection = self.connection.borrow_mut();
+        Connection::new(self.open_door()?)
+    }
+
+    /// Have archives created from now on, with these names: see [`Names::numbered`](crate::output::names::Names).
+    pub(crate) fn make_archives(
+        &self,
+        output: &Path,
+        force: bool,
+        keep: Option<u32>,
+    ) -> io::Result<ArchiveDoor> {
+        ArchiveDoor::new(self.open_door()?, output, force, keep)
+    }
+
+    /// The helper agrees to nothing new from here on, and keeps only the rights that it needs for what it agreed to.
+    pub(crate) fn seal(&self) -> io::Result<()> {
+        let connection = self.connection.borrow();
+        let Some(own) = connection.as_ref() else {
+            return Ok(());
+        };
+        own.door.send(&Order::Seal, &[])?;
+        match own.door.receive::<Reply>(None)?.0 {
+            Reply::Done => Ok(()),
+            reply => Err(reply.into_error()),
+        }
+    }
+
+    fn open_door(&self) -> io::Result<Door> {
+        let connection = self.connection.borrow();
         let gone = || io::Error::from(io::ErrorKind::NotConnected);
-        let own = connection.as_mut().ok_or_else(gone)?;
+        let own = connection.as_ref().ok_or_else(gone)?;
         let (door, theirs) = Door::pair()?;
         own.door.send(&Order::Listen, &[theirs.as_fd()])?;
-        Connection::new(door)
+        Ok(door)
     }
 
     /// What it did not answer.
@@ -120,11 +161,10 @@ impl Helper {
         }
     }
 
-    /// The executable mapping of a process that holds an address now.
-    pub(crate) fn mapping(&self, pid: u32, address: u64) -> Option<MapsLine> {
-        let request = Request::Mapping { pid, address };
-        match self.ask(&request, &[Suspect::Process(pid)])? {
-            Answer::Mapping(line) => line,
+    /// The executable mappings of a process now; `None` for one that is gone, closed or did not answer.
+    pub(crate) fn maps(&self, pid: u32) -> Option<Maps> {
+        match self.ask(&Request::Maps(pid), &[Suspect::Process(pid)])? {
+            Answer::Maps(maps) => maps,
             _ => None,
         }
     }

@@ -14,8 +14,11 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::archives::Why;
+use super::cpus::WireCounter;
+
 /// Longest message in bytes.
-const MAX_MESSAGE: usize = 4096;
+const MAX_MESSAGE: usize = 16 << 10;
 /// Descriptors that come with one message at most.
 const MAX_DESCRIPTORS: usize = 64;
 
@@ -26,6 +29,25 @@ pub(super) enum Order {
     Worker,
     /// Listen at another door, the descriptor that comes with this; there is no reply.
     Listen,
+    /// Archives will be created at this door, with these names.
+    Archives {
+        output: Vec<u8>,
+        force: bool,
+        keep: Option<u32>,
+    },
+    /// Create the next archive.
+    NextArchive,
+    /// Remove the archive created last.
+    TakeBackArchive,
+    /// These will be counted on CPUs that come; a program for each comes with this.
+    Counters {
+        counters: Vec<WireCounter>,
+        build_ids: bool,
+    },
+    /// Open what was agreed on for a CPU; its counters only where it counts.
+    Cpu { cpu: u32, counts: bool },
+    /// Nothing is agreed on any more: from here on there is only what has been.
+    Seal,
 }
 
 /// What became of an order.
@@ -35,6 +57,22 @@ pub(super) enum Reply {
     Done,
     /// Not done, and why.
     Failed(String),
+    /// The name of the archive that would come next.
+    Next(Vec<u8>),
+    /// An archive has been created: its descriptor comes with it.
+    Archive { path: Vec<u8>, next: Vec<u8> },
+    /// None has.
+    NoArchive { path: Vec<u8>, why: Why },
+}
+
+impl Reply {
+    /// For a reply that is not the one that was hoped for.
+    pub(super) fn into_error(self) -> io::Error {
+        match self {
+            Self::Failed(reason) => io::Error::other(reason),
+            _ => io::ErrorKind::InvalidData.into(),
+        }
+    }
 }
 
 /// One end.

@@ -12,8 +12,10 @@
 //! another. Requests are data, checked by who gets them; the recorder believes its helper, not the other way round.
 
 mod account;
+mod archives;
 mod client;
 mod connection;
+mod cpus;
 mod door;
 mod jit;
 mod patience;
@@ -25,7 +27,11 @@ use std::env;
 use std::ffi::OsStr;
 use std::process;
 
+use rustix::thread::set_name;
+
+pub(crate) use archives::ArchiveDoor;
 pub(crate) use client::Helper;
+pub(crate) use cpus::CpuDoor;
 pub(crate) use jit::JitReader;
 pub(crate) use wire::{FileRequest, ProcessAnswer};
 
@@ -38,9 +44,11 @@ const WORK: &str = "--rawstack-reader";
 pub fn become_helper() {
     let role = env::args_os().nth(1);
     if role.as_deref() == Some(OsStr::new(SUPERVISE)) {
+        _ = set_name(c"rawstack-helper"); // only for people to see
         process::exit(i32::from(supervisor::run().is_err()));
     }
     if role.as_deref() == Some(OsStr::new(WORK)) {
+        _ = set_name(c"rawstack-reader");
         process::exit(i32::from(worker::run().is_err()));
     }
 }

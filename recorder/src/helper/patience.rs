@@ -54,7 +54,7 @@ impl Patience {
 
     /// Whether a request that may hang on these can be sent.
     pub(super) fn allows(&mut self, suspects: &[Suspect], now: Instant) -> bool {
-        if self.resting.is_empty() {
+        if self.resting.is_empty() && self.left == BUDGET {
             return true;
         }
         let gained = now.saturating_duration_since(self.counted) / SHARE;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::elf::ElfFacts;
 use crate::jit;
-use crate::proc_fs::{Maps, MapsLine, ProcessFacts};
+use crate::proc_fs::{Maps, ProcessFacts};
 
 /// Longest request in bytes.
 pub(super) const MAX_REQUEST: usize = 64 << 10;
@@ -30,8 +30,8 @@ pub(super) enum Request {
     Facts(Vec<u32>),
     /// The name of a thread.
     ThreadName { pid: u32, tid: u32 },
-    /// The executable mapping of a process that holds an address.
-    Mapping { pid: u32, address: u64 },
+    /// The executable mappings of a process.
+    Maps(u32),
     /// The file behind a mapping.
     File(FileRequest),
     /// A piece of a file that tells of code that a process makes.
@@ -53,6 +53,8 @@ pub(crate) struct FileRequest {
     pub(crate) file: (u32, u32, u64),
     /// Build ID, where known.
     pub(crate) build_id: Option<Vec<u8>>,
+    /// When it was mapped, monotonic clock; 0: before that was told of.
+    pub(crate) since_ns: u64,
 }
 
 /// What the worker says, in the order of requests.
@@ -64,7 +66,8 @@ pub(super) enum Answer {
     /// In the order asked for; `None` for one that is gone.
     Facts(Vec<Option<ProcessFacts>>),
     ThreadName(Option<Vec<u8>>),
-    Mapping(Option<MapsLine>),
+    /// `None` where they may not be read.
+    Maps(Option<Maps>),
     /// `None` where it could not be opened, or is not the one that is mapped.
     File(Option<FileFacts>),
     JitFile(Result<jit::Piece, jit::Refusal>),
@@ -214,6 +217,7 @@ mod tests {
             path: b"/a\xff".to_vec(),
             file: (1, 2, 3),
             build_id: Some(vec![4; 20]),
+            since_ns: 5,
         })
     }
 

@@ -57,11 +57,7 @@ fn answer(request: Request, files: &mut Files) -> Answer {
                 .collect(),
         ),
         Request::ThreadName { pid, tid } => Answer::ThreadName(proc_fs::thread_name(pid, tid)),
-        Request::Mapping { pid, address } => {
-            let maps = proc_fs::maps(pid).unwrap_or_default();
-            let holds = |line: &proc_fs::MapsLine| line.addresses.contains(&address);
-            Answer::Mapping(maps.lines.into_iter().find(holds))
-        }
+        Request::Maps(pid) => Answer::Maps(proc_fs::maps(pid).ok()),
         Request::File(file) => Answer::File(file_facts(&file)),
         Request::JitFile(request) => Answer::JitFile(files.read(&request)),
         Request::ForgetJit(pid) => {

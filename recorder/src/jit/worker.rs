@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
-use std::thread;
 
 use super::request::{Piece, Refusal, Request};
+use crate::privilege::spawn_without;
 
 /// Pieces that may wait to be taken: a few megabytes.
 const QUEUE: usize = 8;
@@ -41,11 +41,7 @@ impl Worker {
     pub(crate) fn start(mut reader: Box<dyn Reader>) -> Option<Self> {
         let (jobs, queue) = channel();
         let (results, answers) = sync_channel(QUEUE);
-        let (started, start) = sync_channel(0);
         let work = move || {
-            if started.send(()).is_err() {
-                return;
-            }
             for job in queue {
                 match job {
                     Job::Read(request, most) => read(&mut *reader, request, most, &results),
@@ -53,10 +49,7 @@ impl Worker {
                 }
             }
         };
-        let thread = thread::Builder::new().name("jit-maps".to_owned());
-        thread.spawn(work).ok()?;
-        // A thread needs more of the kernel to begin than it does later, when privileges have been given up.
-        start.recv().ok()?;
+        spawn_without("jit-maps", work).ok()?;
         Some(Self { jobs, answers })
     }
 

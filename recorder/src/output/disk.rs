@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rawstack_format::{Counters, Encoded, Error, HEADER_LEN, Result, Writer, WriterOptions};
 
-use super::names::Names;
+use super::maker::Maker;
 use super::queue::{Job, Next, Queue};
 use super::sink::Sink;
 
@@ -31,23 +31,23 @@ struct Open {
 #[derive(Debug)]
 pub(super) struct Disk {
     queue: Queue,
-    names: Names,
+    maker: Maker,
     open: Option<Open>,
 }
 
 impl Disk {
     /// Nothing is created yet.
-    pub(super) fn new(queue: Queue, names: Names) -> Self {
+    pub(super) fn new(queue: Queue, maker: Maker) -> Self {
         Self {
             queue,
-            names,
+            maker,
             open: None,
         }
     }
 
     /// Create the next archive.
     pub(super) fn open(&mut self) -> Result<()> {
-        let (path, sink) = self.names.create()?;
+        let (path, sink) = self.maker.create()?;
         match Writer::new(sink, WriterOptions::default()) {
             Ok(writer) => {
                 self.queue.update(|state| {
@@ -59,7 +59,7 @@ impl Disk {
                 Ok(())
             }
             Err(error) => {
-                self.names.take_back(&path);
+                self.maker.take_back(&path);
                 Err(error)
             }
         }
@@ -74,7 +74,7 @@ impl Disk {
                     Err(error) if self.can_try_again(&error) => {
                         let path = match &self.open {
                             Some(open) => open.path.clone(),
-                            None => self.names.next(),
+                            None => self.maker.next(),
                         };
                         self.queue.failed(path, reason(&error), RETRY);
                     }
@@ -98,20 +98,25 @@ impl Disk {
         match job {
             Job::Open => self.open(),
             Job::Chunk {
-                encoded, counters, ..
-            } => self.write(encoded, *counters),
+                encoded,
+                counters,
+                samples,
+            } => self.write(encoded, *counters, *samples),
             Job::Close => self.close(),
         }
     }
 
-    fn write(&mut self, encoded: &Encoded, counters: Counters) -> Result<()> {
+    fn write(&mut self, encoded: &Encoded, counters: Counters, samples: u64) -> Result<()> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
         let before = open.writer.get_ref().len();
         open.writer.append(encoded, counters)?;
         let bytes = open.writer.get_ref().len() - before;
-        self.queue.update(|state| state.written.bytes += bytes);
+        self.queue.update(|state| {
+            state.written.bytes += bytes;
+            state.written.samples += samples;
+        });
         Ok(())
     }
 

@@ -64,7 +64,8 @@ impl Output {
             start_wall_ns: end.end_wall_ns,
             ..recording.clone()
         };
-        if let Some(flight) = &self.flight {
+        if let Some(flight) = &mut self.flight {
+            flight.forget(end.end_ns);
             let held = flight.segments();
             segments.extend(held.map(|segment| (segment.epoch, segment.chunks.clone())));
             if let Some(first) = flight.segments().next() {

@@ -98,8 +98,8 @@ impl Flight {
         self.segments.iter()
     }
 
-    /// Let go what the window no longer needs: all that ended before it.
-    fn forget(&mut self, now_ns: u64) {
+    /// Let go what the window no longer needs at `now_ns`: all that ended before it.
+    pub(super) fn forget(&mut self, now_ns: u64) {
         let Some(window) = self.window else { return };
         let is_before = |segment: &Segment| {
             Duration::from_nanos(now_ns.saturating_sub(segment.start_ns.0)) >= window

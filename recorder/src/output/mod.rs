@@ -4,12 +4,10 @@
 //! full, [`Output::is_full`] says so and the recording keeps no more samples, but it goes on reading. Were it to wait
 //! for the disk instead, the kernel's buffers would run over, and with them what tells where code was mapped.
 
-use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rawstack_format::record::{End, Record, Recording};
@@ -17,24 +15,26 @@ use rawstack_format::{
     Counters, Encoded, Encoder, Error as FormatError, HEADER_LEN, WriterOptions,
 };
 use rustix::fs::{Access, access};
-use rustix::thread::CapabilitySet;
 
 use crate::budget::Budget;
 use crate::error::{Error, Result};
+use crate::helper::Helper;
 use crate::host::{monotonic_ns, wall_ns};
 use crate::options::{Amount, Growth, Options};
-use crate::privilege;
+use crate::privilege::spawn_without;
 use crate::totals::Totals;
 
 mod disk;
 mod dump;
 mod flight;
-mod names;
+mod maker;
+pub(crate) mod names;
 mod queue;
-mod sink;
+pub(crate) mod sink;
 
 use disk::Disk;
 use flight::{Flight, Held};
+use maker::Maker;
 use names::Names;
 use queue::{Job, Queue, Written};
 
@@ -70,6 +70,8 @@ struct Filled {
     bytes: u64,
     chunks: u64,
     counters: Counters,
+    /// There is more in it than what each archive begins with.
+    has_samples: bool,
 }
 
 impl Filled {
@@ -79,6 +81,7 @@ impl Filled {
             bytes: HEADER_LEN as u64,
             chunks: 0,
             counters: Counters::default(),
+            has_samples: false,
         }
     }
 }
@@ -96,13 +99,24 @@ pub(crate) struct Ending {
 
 impl Output {
     /// Create the archive, or see that one could be created later.
-    pub(crate) fn create(options: &Options, budget: &Budget) -> Result<Self> {
+    pub(crate) fn create(options: &Options, budget: &Budget, helper: &Helper) -> Result<Self> {
         let path = &options.output;
+        let system_error = |action| move |error| Error::System { action, error };
         let queue = Queue::default();
-        let names = match options.growth {
-            Growth::Unlimited | Growth::MaxSize(_) => Names::single(path, options.force),
-            Growth::Rotate { keep, .. } => Names::numbered(path, options.force, keep),
-            Growth::FlightRecorder(_) => Names::numbered(path, options.force, None),
+        let keep = match options.growth {
+            Growth::Rotate { keep, .. } => keep,
+            _ => None,
+        };
+        let maker = match options.growth {
+            Growth::Unlimited | Growth::MaxSize(_) => {
+                Maker::Own(Names::single(path, options.force))
+            }
+            // Once the recording goes on, this process may create nothing.
+            _ => Maker::Helper(
+                helper
+                    .make_archives(path, options.force, keep)
+                    .map_err(system_error("ask the helper process for archives"))?,
+            ),
         };
         let flight = match options.growth {
             Growth::FlightRecorder(Amount::Size(size)) => Some(Flight::new(size, None)),
@@ -111,7 +125,7 @@ impl Output {
             }
             _ => None,
         };
-        let first = names.next();
+        let first = maker.next();
         let archive_error = |error| match error {
             FormatError::Exists { .. } => Error::Exists(path.clone()),
             error => Error::Archive {
@@ -119,14 +133,18 @@ impl Output {
                 error,
             },
         };
-        let mut disk = Disk::new(queue.clone(), names);
+        let mut disk = Disk::new(queue.clone(), maker);
         match flight {
             Some(_) => check_folder(&first).map_err(archive_error)?,
             None => disk.open().map_err(archive_error)?,
         }
         let encoder = Encoder::new(WriterOptions::default().level).map_err(archive_error)?;
-        let makes_files = !matches!(options.growth, Growth::Unlimited | Growth::MaxSize(_));
-        let thread = start_writer(disk, makes_files)?;
+        // Its file is open, others are made by the helper: it needs no capability.
+        let thread = spawn_without("writer", move || disk.run());
+        let thread = thread.map_err(|error| Error::System {
+            action: "start a thread",
+            error,
+        })?;
         Ok(Self {
             path: path.clone(),
             growth: options.growth,
@@ -197,6 +215,7 @@ impl Output {
         self.archive.bytes += encoded.len_in_file();
         self.archive.chunks += 1;
         self.archive.counters = counters;
+        self.archive.has_samples |= samples > 0;
         self.queue.push(Job::Chunk {
             encoded,
             counters,
@@ -250,7 +269,8 @@ impl Output {
                 each: Amount::Time(time),
                 ..
             } => Duration::from_nanos(now_ns.saturating_sub(self.archive.start_ns)) >= time,
-            Growth::Rotate { .. } => self.is_at_its_size(),
+            // However small the size and long the beginning: an archive has something to tell.
+            Growth::Rotate { .. } => self.is_at_its_size() && self.archive.has_samples,
             _ => false,
         }
     }
@@ -307,29 +327,6 @@ impl Output {
             }),
         }
     }
-}
-
-/// Start the writing thread. Its file is open: unless it makes others, it needs no capability from here on, and a
-/// thread drops its own.
-fn start_writer(disk: Disk, makes_files: bool) -> Result<JoinHandle<()>> {
-    let system_error = |action| move |error| Error::System { action, error };
-    let (ready, is_ready) = sync_channel(1);
-    let run = move || {
-        let dropped = if makes_files {
-            Ok(())
-        } else {
-            privilege::keep_only(CapabilitySet::empty())
-        };
-        _ = ready.send(dropped);
-        disk.run();
-    };
-    let thread = thread::Builder::new().name("writer".to_owned()).spawn(run);
-    let thread = thread.map_err(system_error("start a thread"))?;
-    let dropped = is_ready
-        .recv()
-        .unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
-    dropped.map_err(system_error("give up privileges"))?;
-    Ok(thread)
 }
 
 /// See that archives can be created beside `path`: better said now than when one is wanted.

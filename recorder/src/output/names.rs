@@ -12,7 +12,7 @@ use super::sink::Sink;
 
 /// The names of a recording's archives.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     /// As asked for.
     output: PathBuf,
     force: bool,
@@ -31,7 +31,7 @@ struct Numbers {
 
 impl Names {
     /// One archive of that name.
-    pub(super) fn single(output: &Path, force: bool) -> Self {
+    pub(crate) fn single(output: &Path, force: bool) -> Self {
         Self {
             output: output.to_owned(),
             force,
@@ -41,7 +41,7 @@ impl Names {
 
     /// Numbered archives, of which the newest `keep` stay. Numbers go on behind those of earlier recordings, whose
     /// archives are left alone; with `force` they count to those that are kept, and go first.
-    pub(super) fn numbered(output: &Path, force: bool, keep: Option<u32>) -> Self {
+    pub(crate) fn numbered(output: &Path, force: bool, keep: Option<u32>) -> Self {
         let earlier = numbered_like(output);
         let next = earlier.last().map_or(1, |(number, _)| number + 1);
         let own = earlier.into_iter().map(|(_, path)| path);
@@ -61,7 +61,7 @@ impl Names {
     }
 
     /// The name that would be taken next.
-    pub(super) fn next(&self) -> PathBuf {
+    pub(crate) fn next(&self) -> PathBuf {
         match &self.numbers {
             None => self.output.clone(),
             Some(numbers) => with_number(&self.output, numbers.next),
@@ -70,7 +70,7 @@ impl Names {
 
     /// Create the next archive. What is older than the newest ones to be kept goes first: it may be its room that is
     /// missing.
-    pub(super) fn create(&mut self) -> rawstack_format::Result<(PathBuf, Sink)> {
+    pub(crate) fn create(&mut self) -> rawstack_format::Result<(PathBuf, Sink)> {
         let Some(numbers) = &mut self.numbers else {
             let sink = Sink::create(&self.output, self.force)?;
             return Ok((self.output.clone(), sink));
@@ -99,7 +99,7 @@ impl Names {
     }
 
     /// Take back the archive created last: nothing could be written to it.
-    pub(super) fn take_back(&mut self, path: &Path) {
+    pub(crate) fn take_back(&mut self, path: &Path) {
         if let Some(numbers) = &mut self.numbers {
             numbers.own.pop_back();
             numbers.next -= 1;

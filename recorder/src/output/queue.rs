@@ -64,6 +64,8 @@ pub(crate) struct Written {
     pub(crate) last: Option<PathBuf>,
     /// Their length in bytes, all together; of those that were removed again, too.
     pub(crate) bytes: u64,
+    /// Samples in them; of a flight recorder's archives, some are in several.
+    pub(crate) samples: u64,
     /// What the system said when it last refused to write.
     pub(crate) trouble: Option<String>,
     /// The reader of standard output went away: there is nobody to write for.

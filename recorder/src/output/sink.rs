@@ -8,7 +8,7 @@ use rawstack_format::ArchiveFile;
 
 /// Where an archive goes.
 #[derive(Debug)]
-pub(super) enum Sink {
+pub(crate) enum Sink {
     /// A file of its own.
     File(ArchiveFile),
     /// `-`: for a pipe, with the bytes written so far. Nothing can be synced, taken back or tried again there.
@@ -17,7 +17,7 @@ pub(super) enum Sink {
 
 impl Sink {
     /// Create the file, or take standard output.
-    pub(super) fn create(path: &Path, force: bool) -> rawstack_format::Result<Self> {
+    pub(crate) fn create(path: &Path, force: bool) -> rawstack_format::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Stdout(io::stdout(), 0));
         }
@@ -25,7 +25,7 @@ impl Sink {
     }
 
     /// Bytes written.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Self::File(file) => file.len(),
             Self::Stdout(_, len) => *len,
@@ -33,7 +33,7 @@ impl Sink {
     }
 
     /// Bring to the disk what has waited for long enough.
-    pub(super) fn sync_if_due(&mut self) -> rawstack_format::Result<()> {
+    pub(crate) fn sync_if_due(&mut self) -> rawstack_format::Result<()> {
         match self {
             Self::File(file) => file.sync_if_due(Instant::now()).map(|_| ()),
             Self::Stdout(..) => Ok(()),
@@ -41,7 +41,7 @@ impl Sink {
     }
 
     /// Bring all to the disk.
-    pub(super) fn sync(&mut self) -> rawstack_format::Result<()> {
+    pub(crate) fn sync(&mut self) -> rawstack_format::Result<()> {
         match self {
             Self::File(file) => file.sync(),
             Self::Stdout(..) => Ok(()),

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
 
-use rawstack_format::record::{End, KernelModules, KernelSymbols, ModuleKind, Record, Run, State};
+use rawstack_format::record::{End, KernelModules, KernelSymbols, ModuleKind, Record, Run};
 
 use super::Session;
 use crate::assembler::Cut;
@@ -15,6 +15,9 @@ use crate::summary::{Summary, Unwritten};
 use crate::totals::Totals;
 use crate::wake::Waker;
 
+/// Rows of runs in one chunk.
+const RUNS_PER_CHUNK: usize = 16 << 10;
+
 impl Session<'_> {
     /// Write what stands at the beginning of each archive.
     pub(super) fn send_preamble(&mut self) -> Result<()> {
@@ -23,7 +26,7 @@ impl Session<'_> {
             let record = Record::KernelModules(KernelModules { modules });
             self.output.add_preamble(&record)?;
         }
-        if let Some(vdso) = self.assembler.world.kernel.vdso.clone() {
+        if let Some(vdso) = self.assembler.world.kernel.vdso.take() {
             self.output.add_preamble(&Record::Vdso(vdso))?;
         }
         if self.options.all_kernel_symbols {
@@ -112,11 +115,27 @@ impl Session<'_> {
         }
         self.is_full =
             matches!(self.options.growth, Growth::MaxSize(_)) && self.output.is_at_its_size();
+        self.tell_news();
         let may_grow = !matches!(self.options.growth, Growth::MaxSize(_)) || room != Some(0);
-        if !may_grow || self.output.is_full(was_in_gap) {
-            self.assembler.start_gap();
-        } else if was_in_gap {
-            self.assembler.end_gap();
+        let has_memory = !self.output.is_full(was_in_gap);
+        if may_grow && has_memory && !self.is_hurried {
+            if was_in_gap {
+                self.assembler.end_gap();
+                self.say("samples are kept again");
+            }
+            return;
+        }
+        self.assembler.start_gap();
+        if !was_in_gap && !has_memory {
+            self.say(
+                "memory for what waits to be written is used up (--max-memory); samples are counted and not kept",
+            );
+        }
+    }
+
+    fn say(&self, words: &str) {
+        if !self.options.quiet {
+            eprintln!("rawstack-record: {words}");
         }
     }
 
@@ -126,13 +145,18 @@ impl Session<'_> {
             self.assembler.cut();
             self.send_cuts()?;
         }
-        let seen = self.assembler.last_ns();
-        self.assembler.world.processes.forget(seen);
+        self.assembler.forget();
         Ok(())
     }
 
     /// Begin the next archive, or the next part of what is held, when it is time.
     pub(super) fn mind_growth(&mut self, waker: &Waker) -> Result<()> {
+        if matches!(self.options.growth, Growth::Rotate { .. })
+            && !self.assembler.is_in_gap()
+            && waker.take_request()
+        {
+            return self.rotate();
+        }
         if !self.output.is_flight() {
             return self.rotate_if_due();
         }
@@ -159,8 +183,9 @@ impl Session<'_> {
         self.send_cuts()?;
         let end = end(&totals, totals.ids(), -1);
         let carried = self.assembler.first_ns();
-        self.recording.start_ns = carried.map_or(end.end_ns, |first| first.min(end.end_ns));
-        self.recording.start_wall_ns = end.end_wall_ns;
+        let start_ns = carried.map_or(end.end_ns, |first| first.min(end.end_ns));
+        self.recording.start_ns = start_ns;
+        self.recording.start_wall_ns = end.end_wall_ns - (end.end_ns - start_ns);
         self.recording.epoch = 0;
         self.output.rotate(end, &self.recording)?;
         self.counters = Default::default();
@@ -180,9 +205,7 @@ impl Session<'_> {
         if !cut.batch.samples.is_empty() {
             last = self.last_records(cut);
         }
-        if !self.run_rows.is_empty() {
-            last.push(Record::Runs(self.run_rows.clone()));
-        }
+        last.extend(run_records(&self.run_rows));
         let end = End {
             reserved: missing,
             ..end(&Totals::default(), 0, exit)
@@ -230,16 +253,16 @@ impl Session<'_> {
         } else {
             changed
         };
-        if rows.is_empty() || self.output.is_flight() {
+        if self.output.is_flight() {
             return Ok(());
         }
-        self.send(&Record::Runs(rows))
+        run_records(&rows).try_for_each(|record| self.send(&record))
     }
 
     /// Say what there is to say of writing.
     pub(super) fn tell_news(&self) {
-        if let Some(news) = self.output.news().filter(|_| !self.options.quiet) {
-            eprintln!("rawstack-record: {news}");
+        if let Some(news) = self.output.news() {
+            self.say(&news);
         }
     }
 
@@ -287,7 +310,7 @@ impl Session<'_> {
             drops: totals.drops,
             processes,
             threads,
-            modules: world.modules.iter().count(),
+            modules: usize::try_from(world.modules.met()).unwrap_or(usize::MAX),
             without_build_id: world
                 .modules
                 .iter()
@@ -301,7 +324,9 @@ impl Session<'_> {
             is_numbered: ending.is_numbered,
             archives: ending.written.archives,
             bytes: ending.written.bytes,
+            written: ending.written.samples,
             start_ns: self.start_ns,
+            run_error: self.run_error.map(|error| error.to_string()),
             unwritten: Unwritten {
                 why: ending.written.trouble,
                 left: ending.left,
@@ -312,9 +337,14 @@ impl Session<'_> {
     }
 }
 
+/// Rows of runs in records that each fit a chunk.
+fn run_records(rows: &[Run]) -> impl Iterator<Item = Record> {
+    rows.chunks(RUNS_PER_CHUNK)
+        .map(|rows| Record::Runs(rows.to_vec()))
+}
+
 /// The end of an archive with these totals.
 fn end(totals: &Totals, reserved: u64, exit: i32) -> End {
-    debug_assert_eq!(totals.states.len(), State::ALL.len());
     End {
         end_ns: monotonic_ns(),
         end_wall_ns: wall_ns(),

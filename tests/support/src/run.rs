@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -173,6 +174,15 @@ impl Running {
             }
             thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// Whether it wrote `words` to standard error by now.
+    pub fn has_said(&self, words: &str) -> bool {
+        let length = self.stderr.metadata().map_or(0, |metadata| metadata.len());
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        // At a position of its own: the command writes through the same file.
+        let read = self.stderr.read_at(&mut bytes, 0).unwrap_or(0);
+        String::from_utf8_lossy(&bytes[..read]).contains(words)
     }
 
     /// Wait for the end.
