@@ -62,18 +62,6 @@ impl Budget {
     }
 }
 
-impl Budget {
-    /// Bytes of the ring buffer for so many samples a second from all CPUs; `None`: that cannot be told.
-    pub(crate) fn ring_for(&self, samples: Option<u64>) -> u32 {
-        let needed = samples.map_or(u64::MAX, |samples| {
-            samples.saturating_mul(RING_BYTES_PER_HZ)
-        });
-        let needed = needed.min(u64::from(self.ring_bytes));
-        let ring = u32::try_from(needed).unwrap_or(u32::MAX);
-        ring.next_power_of_two().max(LEAST_RING)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
