@@ -7,8 +7,8 @@ from peers import FOLDER, WORKLOADS, Perf, Rawstack
 from table import Row
 
 ROUNDS = 200_000
-# The CPU that the workload stays on; the recorder has the others.
-PEER = "perf record -a -e sched:sched_switch -g"
+PEER = "perf record -e sched:sched_switch -g"
+# It stays on that CPU; the recorder has the others.
 PING_PONG = [str(WORKLOADS / "ping_pong"), "1", str(ROUNDS)]
 
 
@@ -22,9 +22,10 @@ def _commands(folder: Path) -> dict[str, list[str]]:
     ours = [str(Rawstack.record), "-q", "--force", "-e", "off-cpu", "-o", str(folder / "blocking.rawstack")]
     commands = {"alone": [], "rawstack": [*ours, "--"], "rawstack -a": [*ours, "-a", "--"]}
     if perf.program:
-        theirs = [str(perf.program), "record", "-q", "-a", "-e", "sched:sched_switch", "-o", str(folder / "blocking.data")]
-        commands[PEER] = [*theirs, "-g", "--"]
-        commands["the same without -g"] = [*theirs, "--"]
+        theirs = [str(perf.program), "record", "-q", "-e", "sched:sched_switch", "-g"]
+        theirs += ["-o", str(folder / "blocking.data")]
+        commands[PEER] = [*theirs, "--"]
+        commands[f"{PEER} -a"] = [*theirs, "-a", "--"]
     return commands
 
 

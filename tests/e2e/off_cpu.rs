@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rawstack_test_support::json::{Frame, Sample, Symbolized, report, symbolize};
 use rawstack_test_support::programs::workload;
@@ -127,7 +129,7 @@ fn not_within_the_recording() {
     let archive = lab.path("archive.rawstack");
     let mut recorder = lab.recorder("archive.rawstack", &options).spawn();
     recorder.wait_until("the archive is there", || archive.exists());
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    thread::sleep(Duration::from_millis(700));
     fs::write(&go, "").unwrap();
     let recording = Recording::new(archive, recorder.wait().success());
     recording.assert_deferred();

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::thread;
+use std::time::Duration;
 
 use rawstack_test_support::json::{Sample, report};
 use rawstack_test_support::programs::{rawstack_record, workload};
@@ -258,7 +260,7 @@ fn cgroups() {
         let archive = lab.path("archive.rawstack");
         let mut recorder = recorder;
         recorder.wait_until("the archive is there", || archive.exists());
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        thread::sleep(Duration::from_millis(500));
         cgroup.put("later", &later);
         let recording = Recording::new(archive.clone(), recorder.wait().success());
         let pids: BTreeSet<u32> = recording
