@@ -492,7 +492,10 @@ pub struct Drop {
     pub to_ns: u64,
 }
 
-/// A piece of a JIT symbol source. Pieces of one snapshot share `pid` and `time_ns` and follow by `part`.
+/// A piece of a file that a process writes about code that it makes, as it was read at one time.
+///
+/// Pieces of one process and kind follow each other. One at position 0 begins another reading of the file from its
+/// beginning; without bytes it says that the program has ended. Machine code in jitdumps is left out: zeros.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JitMap {
     /// Process.

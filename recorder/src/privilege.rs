@@ -46,10 +46,15 @@ pub(crate) fn perf_event_paranoid() -> i32 {
 }
 
 /// Give up every capability and all that is not needed to read what is open and to write the archive, for good. Other
-/// threads must have been started by [`spawn_without`].
-pub(crate) fn give_up() -> io::Result<()> {
+/// threads must have been started by [`spawn_without`]. What is to be said where a kernel or a container has no filters.
+pub(crate) fn give_up() -> io::Result<Option<String>> {
     keep_only(CapabilitySet::empty())?;
-    seccomp::restrict()
+    let refused = seccomp::restrict().err();
+    Ok(refused.map(|error| {
+        format!(
+            "no filter of system calls can be set here ({error}): all other rights are given up"
+        )
+    }))
 }
 
 /// Start a thread that has given up every capability before this returns; it must not need any.

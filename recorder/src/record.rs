@@ -178,17 +178,7 @@ fn run(
         is_full: false,
         cpus: None,
     };
-    let (side_band, helper) = (&session.side_band, &session.assembler.world.helper);
-    let wanted = targets.wanted.cpus.clone();
-    session.cpus = Some(CpuWatch::new(helper, &programs, side_band, cpus, wanted)?);
-    let known = targets.processes();
-    let sealed = session.assembler.world.helper.seal();
-    sealed
-        .and_then(|()| privilege::give_up())
-        .map_err(|error| Error::System {
-            action: "give up privileges",
-            error,
-        })?;
+    let known = give_up_rights(&mut session, &programs, &targets, cpus)?;
     session.begin(first_run, &known)?;
     session.read_until_end(&mut waker, start, runs)?;
     programs.stop()?;
@@ -198,6 +188,30 @@ fn run(
     }
     session.settle(&mut waker)?;
     session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
+}
+
+/// Agree with the helper on what it is to do later, and give up all that reading and writing do not take. The processes
+/// that are targets by name.
+fn give_up_rights(
+    session: &mut Session<'_>,
+    programs: &Programs<'_>,
+    targets: &TargetSet,
+    cpus: Vec<u32>,
+) -> Result<Vec<u32>> {
+    let known = targets.processes();
+    let helper = &session.assembler.world.helper;
+    let wanted = targets.wanted.cpus.clone();
+    let watch = CpuWatch::new(helper, programs, &session.side_band, cpus, wanted)?;
+    let given_up = helper.seal().and_then(|()| privilege::give_up());
+    let note = given_up.map_err(|error| Error::System {
+        action: "give up privileges",
+        error,
+    })?;
+    if let Some(note) = note.filter(|_| !session.options.quiet) {
+        eprintln!("rawstack-record: {note}");
+    }
+    session.cpus = Some(watch);
+    Ok(known)
 }
 
 fn config(

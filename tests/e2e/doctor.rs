@@ -88,7 +88,7 @@ fn as_nobody() {
     let report = output.stdout;
     let (word, text) = line(&report, "capabilities to record");
     assert_eq!(word, "missing");
-    for part in ["CAP_BPF", "CAP_", "setcap cap_bpf,", "run as root"] {
+    for part in ["CAP_BPF", "setcap cap_", ",cap_bpf+ep", "run as root"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert_eq!(line(&report, "programs, ring buffer").0, "missing");

@@ -55,18 +55,17 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The supervisor and the worker of a recorder.
-fn helpers(recorder: u32) -> (u32, u32) {
-    let mut found = None;
-    for supervisor in children(recorder) {
-        let line = fs::read(format!("/proc/{supervisor}/cmdline")).unwrap_or_default();
-        if line.windows(17).any(|part| part == b"--rawstack-helper") {
-            found = children(supervisor)
-                .first()
-                .map(|&worker| (supervisor, worker));
-        }
-    }
-    found.expect("a recorder has a helper, and that a worker")
+/// The supervisor of a recorder, and its workers.
+fn helpers(recorder: u32) -> (u32, Vec<u32>) {
+    let is_supervisor = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.windows(17).any(|part| part == b"--rawstack-helper")
+    };
+    let supervisor = children(recorder).into_iter().find(is_supervisor);
+    let supervisor = supervisor.expect("a recorder has a helper");
+    let workers = children(supervisor);
+    assert!(!workers.is_empty(), "a helper has workers");
+    (supervisor, workers)
 }
 
 /// A recorder of all that runs, which has given up its rights.
@@ -100,8 +99,9 @@ fn nothing_left() {
         assert_eq!(status["NoNewPrivs"], "1", "{}", status["Name"]);
         assert_eq!(status["Seccomp"], "2", "{}", status["Name"]);
     }
-    let (supervisor, worker) = helpers(running.pid());
-    for (pid, list) in [(supervisor, SUPERVISING), (worker, READING)] {
+    let (supervisor, workers) = helpers(running.pid());
+    let of_workers = workers.into_iter().map(|worker| (worker, READING));
+    for (pid, list) in of_workers.chain([(supervisor, SUPERVISING)]) {
         for status in statuses(pid) {
             for set in ["CapPrm", "CapBnd"] {
                 let more = capabilities(&status, set) & !list;
@@ -135,7 +135,7 @@ fn nothing_left() {
 fn helpers_end_with_the_recorder() {
     let lab = Lab::new();
     let running = locked_recorder(&lab);
-    let (supervisor, worker) = helpers(running.pid());
+    let (supervisor, workers) = helpers(running.pid());
     running.signal(Signal::KILL);
     running.wait();
     let lives = |pid: u32| {
@@ -143,7 +143,7 @@ fn helpers_end_with_the_recorder() {
         status.is_some_and(|status| !status["State"].starts_with('Z'))
     };
     for _ in 0..500 {
-        if !lives(supervisor) && !lives(worker) {
+        if !lives(supervisor) && !workers.iter().copied().any(lives) {
             return;
         }
         sleep(Duration::from_millis(10));
@@ -161,8 +161,8 @@ fn kill(pid: u32) {
 fn worker_is_replaced() {
     let lab = Lab::new();
     let running = locked_recorder(&lab);
-    let (supervisor, worker) = helpers(running.pid());
-    kill(worker);
+    let (supervisor, workers) = helpers(running.pid());
+    workers.iter().copied().for_each(kill);
     let program = lab.path("no-build-id");
     fs::copy(workload("vdso_clock"), &program).unwrap();
     Run::new("objcopy")
@@ -172,8 +172,9 @@ fn worker_is_replaced() {
     // The first question fails with the worker; then there is another.
     Run::new(&program).arg("0.3").success();
     sleep(Duration::from_millis(500));
-    let workers = children(supervisor);
-    assert!(workers.len() == 1 && workers[0] != worker, "{workers:?}");
+    let now = children(supervisor);
+    let is_new = |worker: &u32| !workers.contains(worker);
+    assert!(now.iter().any(is_new), "{now:?} instead of {workers:?}");
     let output = end(running);
     assert!(
         output.stderr.contains("1 crashed the reader"),

@@ -23,7 +23,7 @@ pub(super) fn checks() -> Vec<Check> {
         Check::wanted("kernel symbols", kernel_symbols()),
         Check::wanted("locked memory", locked_memory()),
         Check::needed("helper process", helper()),
-        Check::needed("system call filter", filter()),
+        Check::wanted("system call filter", filter()),
     ]
 }
 

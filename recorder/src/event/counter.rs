@@ -75,6 +75,8 @@ pub(crate) struct Found {
     pub(crate) name: String,
     /// What it is to the kernel.
     pub(crate) counter: Counter,
+    /// Samples a second that were asked for, 0 where a period was.
+    pub(crate) frequency: u64,
     /// Why something else runs.
     pub(crate) note: Option<String>,
 }
@@ -108,6 +110,10 @@ pub(crate) fn find(text: &str, rate: options::Rate, pmus: &Pmus) -> Result<Found
     Ok(Found {
         name: text.to_owned(),
         counter,
+        frequency: match rate {
+            options::Rate::Frequency(hz) => hz,
+            options::Rate::Period(_) => 0,
+        },
         note: None,
     })
 }
@@ -241,6 +247,7 @@ fn fall_back(text: &str, modifiers: &str, wanted: Counter, rate: options::Rate) 
             exclude_kernel: wanted.exclude_kernel,
             ..Counter::cpu_clock(1_000_000_000 / hz)
         },
+        frequency: hz,
         note: Some(note),
     }
 }

@@ -14,7 +14,7 @@ mod usdt;
 
 use std::time::Duration;
 
-use rawstack_bpf::{OffCpu, Origin, Source};
+use rawstack_bpf::{self as bpf, OffCpu, Origin, Source};
 use rawstack_format::record::Event as EventRow;
 
 use crate::error::{Error, Result};
@@ -63,16 +63,20 @@ impl Events {
     }
 
     fn add(&mut self, spec: &EventSpec, rate: Rate) -> Result<()> {
-        let every = Every::of(rate)?;
         match &spec.kind {
-            EventKind::Counter(name) => self.add_counter(name, rate),
+            EventKind::Counter(name) => {
+                self.add_counter(counter::find(name, rate, &pmu::Pmus::default())?);
+                Ok(())
+            }
             EventKind::Tracepoint { system, name } => {
+                let every = Every::of(rate)?;
                 let found = tracepoint::find(system, name, every)?;
                 self.notes.extend(found.note);
                 self.add_hits(&spec.name, every, vec![found.origin]);
                 Ok(())
             }
             EventKind::Uprobe { .. } | EventKind::Usdt { .. } | EventKind::Kprobe(_) => {
+                let every = Every::of(rate)?;
                 let found = probe::find(&spec.name, &spec.kind, every)?;
                 self.notes.extend(found.note);
                 let origins = found.probes.into_iter().map(Origin::Probe);
@@ -83,32 +87,35 @@ impl Events {
         }
     }
 
-    fn add_counter(&mut self, name: &str, rate: Rate) -> Result<()> {
-        let found = counter::find(name, rate, &pmu::Pmus::default())?;
-        self.notes.extend(found.note);
-        let origin = Origin::Counter(found.counter);
-        // What two events fall back to runs once, and so does one that was asked for, too.
-        if self.sources.iter().any(|source| source.origin == origin) {
-            return Ok(());
-        }
-        let Origin::Counter(counter) = &origin else {
-            return Ok(());
-        };
-        let (period, unit) = match counter.rate {
-            rawstack_bpf::Rate::Period(period) => (period, "ns"),
-            rawstack_bpf::Rate::Frequency(_) => (0, "events"),
-        };
+    /// What several events fall back to runs once; one of that name that was asked for comes first.
+    fn add_counter(&mut self, found: counter::Found) {
         let row = EventRow {
-            name: found.name.clone(),
-            unit: if counter.is_clock { unit } else { "events" }.to_owned(),
-            period,
-            frequency: match rate {
-                Rate::Frequency(hz) => hz,
-                Rate::Period(_) => 0,
+            name: found.name,
+            unit: if found.counter.is_clock {
+                "ns"
+            } else {
+                "events"
+            }
+            .to_owned(),
+            period: match found.counter.rate {
+                bpf::Rate::Period(period) => period,
+                bpf::Rate::Frequency(_) => 0,
             },
+            frequency: found.frequency,
         };
-        self.push(row, vec![origin]);
-        Ok(())
+        let origin = Origin::Counter(found.counter);
+        let is_replacement = found.note.is_some();
+        self.notes.extend(found.note);
+        let Some(number) = self.rows.iter().position(|other| other.name == row.name) else {
+            return self.push(row, vec![origin]);
+        };
+        if !is_replacement {
+            let of_row = self.sources.iter_mut();
+            of_row
+                .filter(|source| source.number == number)
+                .for_each(|source| source.origin = origin.clone());
+            self.rows[number] = row;
+        }
     }
 
     fn add_hits(&mut self, name: &str, every: Every, origins: Vec<Origin>) {
@@ -179,5 +186,56 @@ pub(crate) fn rate_text(row: &EventRow) -> String {
         (0, period) if row.unit == "ns" => format!("{name} every {period} ns"),
         (0, period) => format!("{name} one in {period}"),
         (hz, _) => format!("{name} at {hz} Hz"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that two replacements and a clock that was asked for are one event: as it was asked for, in any order.
+    #[test]
+    fn one_clock() {
+        let clock = |period, note: Option<&str>| counter::Found {
+            name: "cpu-clock".to_owned(),
+            counter: bpf::Counter::cpu_clock(period),
+            frequency: 0,
+            note: note.map(str::to_owned),
+        };
+        let (cycles, instructions) = (clock(5, Some("cycles")), clock(5, Some("instructions")));
+        let asked = clock(7, None);
+        for order in [
+            [&cycles, &instructions, &asked],
+            [&asked, &cycles, &instructions],
+        ] {
+            let mut events = Events::default();
+            order
+                .into_iter()
+                .for_each(|found| events.add_counter(found.clone()));
+            assert_eq!(events.notes, ["cycles", "instructions"]);
+            let periods: Vec<u64> = events.rows.iter().map(|row| row.period).collect();
+            assert_eq!(periods, [7]);
+            let origin = Origin::Counter(bpf::Counter::cpu_clock(7));
+            assert!(events.sources.len() == 1 && events.sources[0].origin == origin);
+        }
+    }
+
+    /// Check that a rate is told as it was asked for.
+    #[test]
+    fn rates() {
+        let text = |unit: &str, period, frequency| {
+            let (name, unit) = ("e".to_owned(), unit.to_owned());
+            rate_text(&EventRow {
+                name,
+                unit,
+                period,
+                frequency,
+            })
+        };
+        assert_eq!(text("ns", 1_000_000, 1000), "e at 1000 Hz");
+        assert_eq!(text("ns", 1_000_000, 0), "e every 1000000 ns");
+        assert_eq!(text("events", 0, 0), "e each time");
+        assert_eq!(text("events", 1, 0), "e each time");
+        assert_eq!(text("events", 7, 0), "e one in 7");
     }
 }

@@ -163,6 +163,10 @@ fn open(held: &Held, source: &Source) -> Result<File, Refusal> {
 }
 
 /// Whether the file is the process's own, and of this program.
+#[allow(
+    clippy::useless_conversion,
+    reason = "the parts of a time have other types on other machines"
+)]
 fn check(facts: &Stat, status: &Status, since_ns: u64) -> Result<(), Refusal> {
     if facts.st_nlink != 1 {
         return Err(Refusal::NotRegular);
