@@ -174,6 +174,7 @@ fn run(
         counters: Counters::default(),
         run_rows: Vec::new(),
         run_error: None,
+        is_gap_told: false,
         is_hurried: false,
         is_full: false,
         cpus: None,

@@ -28,7 +28,7 @@ const BATCHES_PER_TURN: usize = 64;
 const GRACE: Duration = Duration::from_millis(100);
 
 /// How long a recording that was told to end may take in what the kernel still holds.
-const SETTLE_PATIENCE: Duration = Duration::from_millis(400);
+const SETTLE_PATIENCE: Duration = Duration::from_millis(800);
 
 /// A recording that runs.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(crate) struct Session<'a> {
     pub(crate) run_rows: Vec<Run>,
     /// Why the next run could not begin.
     pub(crate) run_error: Option<Error>,
+    /// It was said that samples are not kept.
+    pub(crate) is_gap_told: bool,
     /// There is no time left to keep samples.
     pub(crate) is_hurried: bool,
     /// The archive has the length that was allowed.

@@ -53,7 +53,7 @@ fn build_ids(samples: &[Sample], path: &Path) -> Vec<Option<String>> {
 /// A program that runs from a file of its own, before anything is recorded.
 fn running_program(lab: &Lab) -> (PathBuf, Running) {
     let program = lab.path("program");
-    fs::copy(workload("vdso_clock"), &program).unwrap();
+    fs::copy(workload("vdso_clock"), &program).expect("a copy of the program");
     let running = Run::new(&program).arg("60").spawn();
     (program, running)
 }
@@ -138,7 +138,7 @@ struct Silent {
 impl Silent {
     fn start(lab: &Lab) -> Self {
         let (folder, stop) = (lab.path("mounted"), lab.path("stop"));
-        fs::create_dir(&folder).unwrap();
+        fs::create_dir(&folder).expect("a folder to mount on");
         let mut server = Run::new(script("never_answers.py"))
             .args([&folder, &workload("vdso_clock"), &stop])
             .spawn();
@@ -146,7 +146,7 @@ impl Silent {
         server.wait_until("it is mounted", || path.exists());
         let program = Run::new(&path).arg("60").spawn();
         sleep(Duration::from_millis(500));
-        fs::write(&stop, "").unwrap();
+        fs::write(&stop, "").expect("a file in the lab");
         Self {
             folder,
             server,

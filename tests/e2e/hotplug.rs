@@ -33,7 +33,9 @@ impl Drop for Cpu {
 
 fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
-    u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap()
+    let [seconds, nanoseconds] =
+        [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).expect("a positive time"));
+    seconds * 1_000_000_000 + nanoseconds
 }
 
 /// Check that a CPU which goes ends nothing, and that it is recorded when it is back, with what is mapped there.

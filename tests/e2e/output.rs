@@ -61,6 +61,15 @@ fn many_bytes(output: &Path, options: &[&str]) -> Run {
         .deadline(Duration::from_secs(100))
 }
 
+/// End the command of [`many_bytes`], and with it the recording, which may take as long as it takes to write all.
+fn end_command(recorder: Running) -> Output {
+    let pid = recorder.pid().to_string();
+    Run::new("pkill")
+        .args(["-TERM", "-P", &pid, "many_stacks"])
+        .success();
+    recorder.wait().code(128 + 15)
+}
+
 /// The archives `name.1.rawstack`, … that are in the folder, in the order of their numbers, each of which must be whole.
 fn archives(folder: &Path, name: &str) -> Vec<(u64, PathBuf, Info)> {
     let numbered = |path: PathBuf| {
@@ -162,8 +171,7 @@ fn rotated_by_size() {
     let mut recorder = many_bytes(&lab.path("app.rawstack"), &options).spawn();
     let third = lab.path("app.3.rawstack");
     recorder.wait_until("there is a third archive", || third.exists());
-    recorder.signal(Signal::TERM);
-    recorder.wait().success();
+    end_command(recorder);
     let archives = archives(&lab.path(""), "app");
     let [(number, older, one), (next, newer, two)] = archives.as_slice() else {
         panic!("{} archives are kept", archives.len());
@@ -302,8 +310,7 @@ fn flight_recorder_by_size() {
     });
     // An eighth of it, the least that can be let go, takes less.
     sleep(Duration::from_secs(4));
-    recorder.signal(Signal::TERM);
-    let output = recorder.wait().success();
+    let output = end_command(recorder);
     let archives = archives(&lab.path(""), "f");
     let (_, path, info) = archives.last().unwrap();
     // What is held is bounded; the beginning of an archive comes on top.
@@ -399,8 +406,7 @@ fn disk_full_within_memory() {
     sleep(Duration::from_secs(1));
     disk.resize("100m");
     wait_for(&mut recorder, "can be written again");
-    recorder.signal(Signal::TERM);
-    let recording = Recording::new(archive, recorder.wait().success());
+    let recording = Recording::new(archive, end_command(recorder));
     assert!(
         recording.info.drops.is_empty(),
         "{:?}",

@@ -35,18 +35,18 @@ fn status(task: &Path) -> Option<Status> {
 
 /// Of every thread of a process.
 fn statuses(pid: u32) -> Vec<Status> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a live process");
     tasks
-        .filter_map(|task| status(&task.unwrap().path()))
+        .filter_map(|task| status(&task.ok()?.path()))
         .collect()
 }
 
 fn capabilities(status: &Status, set: &str) -> u64 {
-    u64::from_str_radix(&status[set], 16).unwrap()
+    u64::from_str_radix(&status[set], 16).expect("a set of capabilities")
 }
 
 fn children(pid: u32) -> Vec<u32> {
-    let pids = fs::read_dir("/proc").unwrap();
+    let pids = fs::read_dir("/proc").expect("/proc is there");
     pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|child| {
             let status = status(Path::new(&format!("/proc/{child}")));
@@ -152,8 +152,9 @@ fn helpers_end_with_the_recorder() {
 }
 
 fn kill(pid: u32) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
+    let number = i32::try_from(pid).ok();
+    let pid = number.and_then(Pid::from_raw).expect("a process ID");
+    kill_process(pid, Signal::KILL).expect("it lives until now");
 }
 
 /// Check that a worker that dies is replaced and told of, and that what runs later is still read.

@@ -1,11 +1,12 @@
 //! Secrets of recorded processes and of the kernel: none of them is in an archive.
 
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::{fs, io};
 
 use rawstack_test_support::json::rawstack_on;
 use rawstack_test_support::programs::workload;
+use zstd::stream::read::Decoder;
 
 use crate::recording::{Lab, text};
 
@@ -14,13 +15,13 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// All bytes of an archive: as they are, and what each of its zstd frames holds.
 fn all_bytes(archive: &Path) -> Vec<u8> {
-    let raw = fs::read(archive).unwrap();
+    let raw = fs::read(archive).expect("the archive");
     let mut all = raw.clone();
     let mut frames = 0;
     for at in 0..raw.len() {
         if raw[at..].starts_with(&ZSTD) {
-            let decoder = zstd::stream::read::Decoder::new(&raw[at..]).unwrap();
-            if std::io::copy(&mut decoder.single_frame(), &mut all).is_ok() {
+            let decoder = Decoder::new(&raw[at..]).expect("a decoder");
+            if io::copy(&mut decoder.single_frame(), &mut all).is_ok() {
                 frames += 1;
             }
         }
@@ -46,12 +47,14 @@ fn secret(number: u8) -> String {
 
 /// Start and end of the kernel's code in memory.
 fn kernel_text() -> (u64, u64) {
-    let symbols = fs::read_to_string("/proc/kallsyms").unwrap();
+    let symbols = fs::read_to_string("/proc/kallsyms").expect("kallsyms");
     let address = |name: &str| {
         let line = symbols
             .lines()
             .find(|line| line.ends_with(&format!(" {name}")));
-        u64::from_str_radix(line.unwrap().split(' ').next().unwrap(), 16).unwrap()
+        let number = line.and_then(|line| line.split(' ').next());
+        u64::from_str_radix(number.expect("a symbol that every kernel has"), 16)
+            .expect("an address")
     };
     let range = (address("_stext"), address("_etext"));
     assert!(range.0 > 0, "the kernel hides its addresses from this test");

@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn load(name: &[u8], code: &[u8]) -> Vec<u8> {
-        let fields = [1; LOAD_FIELDS as usize];
+        let fields = vec![1; usize::try_from(LOAD_FIELDS).unwrap()];
         record(CODE_LOAD, &[&fields, name, b"\0", code].concat())
     }
 

@@ -39,7 +39,7 @@ use names::Names;
 use queue::{Job, Queue, Written};
 
 /// How long a disk that does not take what is left may hold up the end: in all it is to be over within two seconds.
-const PATIENCE: Duration = Duration::from_millis(1300);
+const PATIENCE: Duration = Duration::from_millis(900);
 /// Kept free at the end of an archive of bounded size, for the last batch, the totals and the index: in bytes.
 const END_ROOM: u64 = 64 << 10;
 /// In an index, a chunk takes less.

@@ -152,6 +152,8 @@ fn number_in(output: &Path, path: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -216,7 +218,7 @@ mod tests {
         let output = folder.path().join("a.rawstack");
         let mut names = Names::numbered(&output, true, None);
         fs::write(folder.path().join("a.1.rawstack"), "theirs").unwrap();
-        std::os::unix::fs::symlink("nowhere", folder.path().join("a.2.rawstack")).unwrap();
+        symlink("nowhere", folder.path().join("a.2.rawstack")).unwrap();
         let (path, _) = names.create().unwrap();
         assert_eq!(path, folder.path().join("a.3.rawstack"));
         let theirs = fs::read_to_string(folder.path().join("a.1.rawstack")).unwrap();

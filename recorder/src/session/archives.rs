@@ -1,6 +1,7 @@
 //! What a session hands to its archives, and when one ends.
 
 use std::io::{IsTerminal, stderr};
+use std::mem;
 use std::time::Duration;
 
 use rawstack_format::record::{End, KernelModules, KernelSymbols, ModuleKind, Record, Run};
@@ -119,14 +120,15 @@ impl Session<'_> {
         let may_grow = !matches!(self.options.growth, Growth::MaxSize(_)) || room != Some(0);
         let has_memory = !self.output.is_full(was_in_gap);
         if may_grow && has_memory && !self.is_hurried {
-            if was_in_gap {
-                self.assembler.end_gap();
+            self.assembler.end_gap();
+            if mem::take(&mut self.is_gap_told) {
                 self.say("samples are kept again");
             }
             return;
         }
         self.assembler.start_gap();
-        if !was_in_gap && !has_memory {
+        // At the end a gap is closed to be accounted for, and may open anew: that is no news.
+        if !has_memory && !mem::replace(&mut self.is_gap_told, true) {
             self.say(
                 "memory for what waits to be written is used up (--max-memory); samples are counted and not kept",
             );

@@ -204,6 +204,6 @@ mod tests {
             map.insert(code(0, u64::MAX, time, 1));
         }
         let kept: usize = map.past.values().map(VecDeque::len).sum();
-        assert!(kept <= MAX_PAST * MAX_PAGES as usize, "{kept}");
+        assert!(kept as u64 <= MAX_PAST as u64 * MAX_PAGES, "{kept}");
     }
 }
