@@ -80,7 +80,6 @@ pub(crate) fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config) -> Res
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
         data.off_cpu_cfg.min_ns = off_cpu.min_ns;
         data.off_cpu_cfg.event = off_cpu.number;
-        data.off_cpu_cfg.deferred = u32::from(config.mode == Mode::Deferred);
     }
     Ok(())
 }

@@ -443,11 +443,13 @@ __noinline int free_level(void)
 
 /*
  * Programs of perf events and tracepoints cannot be preempted; those of uprobes can from 6.0 on, and a level is one
- * task's at a time. 6.10 has what it takes; before, only kernels that preempt themselves fully are concerned.
+ * task's at a time. 6.10 has what it takes, but calls no global function then, up to 6.14, and the walk has one: 6.15 is
+ * told by a type that came with it. Before, only kernels that preempt themselves fully are concerned.
  */
 static __always_inline bool can_hold_cpu(const enum capture_how how)
 {
-	return how == CAPTURE_DEFERRED || (how == CAPTURE_IMMEDIATE && bpf_ksym_exists(bpf_preempt_disable));
+	return how == CAPTURE_DEFERRED || (how == CAPTURE_IMMEDIATE && bpf_ksym_exists(bpf_preempt_disable) &&
+					   bpf_core_type_exists(struct bpf_res_spin_lock));
 }
 
 /*
@@ -457,24 +459,23 @@ static __always_inline bool can_hold_cpu(const enum capture_how how)
 static __always_inline __u64 capture_reserve(void *ctx, const struct capture_request *request,
 					     const enum capture_how how)
 {
-	struct cpu_state *cpu;
+	struct cpu_state *cpu = this_cpu_state(); /* a program may be preempted, but stays on its CPU */
 	__u32 level;
 	__u64 id = 0;
 
+	if (!cpu)
+		return 0;
+	/* Ahead of the holding, which need not call a global function by that. Who came in between has the level. */
+	level = free_level();
 	if (can_hold_cpu(how))
 		bpf_preempt_disable();
-	cpu = this_cpu_state();
-	if (!cpu)
-		goto out;
-	level = free_level();
-	if (level < LEVELS) {
+	if (level < LEVELS && !cpu->busy[level]) {
 		cpu->busy[level] = 1;
 		id = reserve_at(ctx, cpu, level, request, how);
 		cpu->busy[level] = 0;
 	} else {
 		count_unnumbered(cpu, DROP_CONTENDED);
 	}
-out:
 	if (can_hold_cpu(how))
 		bpf_preempt_enable();
 	return id;

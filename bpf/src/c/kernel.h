@@ -66,6 +66,11 @@ struct uprobes_state {
 	struct xol_area *xol_area;
 };
 
+/* Only asked whether it is there: it came with 6.15. */
+struct bpf_res_spin_lock {
+	__u32 val;
+};
+
 struct mm_struct {
 	struct uprobes_state uprobes_state;
 };

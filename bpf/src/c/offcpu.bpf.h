@@ -19,7 +19,7 @@
 struct off_cpu_config {
 	__u64 min_ns; /* shorter waits are none */
 	__u32 event; /* number of the event */
-	__u32 deferred; /* user halves are */
+	__u32 pad;
 };
 
 const volatile struct off_cpu_config off_cpu_cfg = {};
@@ -363,17 +363,16 @@ int off_cpu_end(__u64 *ctx)
 	wait = bpf_map_lookup_elem(&waits, &tid);
 	if (!wait || !is_this_wait(wait, task) || off_cpu_stopped_ns < wait->since_ns + off_cpu_cfg.min_ns)
 		return 0;
-	/* Elsewhere nothing else takes a level by now; and 6.12 wants no global function called so. */
-	if (off_cpu_cfg.deferred && bpf_ksym_exists(bpf_preempt_disable))
-		bpf_preempt_disable();
 	cpu = this_cpu_state();
-	level = free_level();
-	if (cpu && level < LEVELS) {
+	level = free_level(); /* first, as in capture_reserve() */
+	if (bpf_ksym_exists(bpf_preempt_disable))
+		bpf_preempt_disable();
+	if (cpu && level < LEVELS && !cpu->busy[level]) {
 		cpu->busy[level] = 1;
 		send_unended(cpu, level, wait, task);
 		cpu->busy[level] = 0;
 	}
-	if (off_cpu_cfg.deferred && bpf_ksym_exists(bpf_preempt_enable))
+	if (bpf_ksym_exists(bpf_preempt_enable))
 		bpf_preempt_enable();
 	wait->since_ns = 0;
 	bpf_seq_write(meta->seq, "", 1);
