@@ -176,6 +176,7 @@ fn run(
         run_error: None,
         is_gap_told: false,
         is_hurried: false,
+        targets_lost: 0,
         is_full: false,
         cpus: None,
     };
@@ -187,6 +188,7 @@ fn run(
     while programs.send_unended()? {
         session.turn()?;
     }
+    session.targets_lost = programs.targets_lost();
     session.settle(&mut waker)?;
     session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
 }

@@ -50,6 +50,8 @@ pub(crate) struct Session<'a> {
     pub(crate) run_error: Option<Error>,
     /// It was said that samples are not kept.
     pub(crate) is_gap_told: bool,
+    /// Tasks that should have been recorded and found no room among the targets.
+    pub(crate) targets_lost: u64,
     /// There is no time left to keep samples.
     pub(crate) is_hurried: bool,
     /// The archive has the length that was allowed.

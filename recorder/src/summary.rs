@@ -41,6 +41,8 @@ pub struct Summary {
     pub without_build_id: Vec<String>,
     /// What of other processes could not be read, and why; empty for nothing.
     pub unread: String,
+    /// Tasks that should have been recorded and found no room among the targets.
+    pub targets_lost: u64,
     /// The kernel hid its addresses.
     pub kernel_hidden: bool,
     /// JIT maps of processes.
@@ -226,6 +228,13 @@ impl Display for Summary {
         writeln!(f, "modules     {}", self.modules())?;
         if !self.unread.is_empty() {
             writeln!(f, "unread      {}", self.unread)?;
+        }
+        if self.targets_lost > 0 {
+            let lost = grouped(self.targets_lost);
+            writeln!(
+                f,
+                "not seen    {lost} processes and threads: too many to follow at once; name a cgroup, or record all"
+            )?;
         }
         if self.kernel_hidden {
             writeln!(

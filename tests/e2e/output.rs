@@ -215,8 +215,12 @@ fn killed_while_rotating() {
         let second = lab.path(&format!("k{wait_ms}.2.rawstack"));
         recorder.wait_until("there is a second archive", || second.exists());
         sleep(Duration::from_millis(wait_ms));
+        let pid = recorder.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         recorder.signal(Signal::KILL);
         assert_eq!(recorder.wait().signal(), Some(Signal::KILL.as_raw()));
+        // Nobody else ends the command now.
+        Run::new("kill").args(children.split_whitespace()).output();
         let last = (1..)
             .take_while(|number| lab.path(&format!("k{wait_ms}.{number}.rawstack")).exists())
             .last()

@@ -242,7 +242,7 @@ fn moved_to_another_cgroup() {
     let [a, b] = groups.each_ref().map(|group| text(&group.0));
     let program = workload("threads");
     let command = format!(
-        "echo $$ > {a}/cgroup.procs && {{ {} 1 4 & }} && sleep 2 && echo $! > {b}/cgroup.procs && wait",
+        "echo $$ > {a}/cgroup.procs && {{ {} 1 7 & }} && sleep 2 && echo $! > {b}/cgroup.procs && wait",
         text(&program)
     );
     let recording = lab.record(&["-F", "199"], &["sh", "-c", &command]);
@@ -256,7 +256,7 @@ fn moved_to_another_cgroup() {
     };
     let (a, b) = (share("a"), share("b"));
     assert!(
-        a > 35.0 && b > 20.0 && a + b > 90.0,
+        a > 25.0 && b > 35.0 && a + b > 90.0,
         "{a} % and {b} %: {report:?}"
     );
 }

@@ -133,6 +133,7 @@ struct cpu_state {
 	__u64 unnumbered; /* samples that found no level free, or no room to wait; counted as reserved and dropped */
 	__u64 busy[LEVELS];
 	struct loss losses[DROP_REASONS];
+	__u64 telling; /* losses are being put into the stream */
 } __attribute__((aligned(64))); /* CPUs do not share cache lines */
 
 /* Hits of one event on one CPU. */

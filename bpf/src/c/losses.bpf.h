@@ -39,7 +39,10 @@ static __always_inline __u64 wakeup_flags(void)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
-/* Put losses that were not told yet into the stream, before what comes next. */
+/*
+ * Put losses that were not told yet into the stream, before what comes next. A tick that interrupts this leaves it alone:
+ * it would tell the same losses once more.
+ */
 static __noinline int tell_losses(struct cpu_state *cpu)
 {
 	struct drop_event drop = { .type = EVENT_DROP };
@@ -47,8 +50,10 @@ static __noinline int tell_losses(struct cpu_state *cpu)
 	__u64 count;
 	int i;
 
-	if (!cpu)
+	if (!cpu || cpu->telling)
 		return 0;
+	cpu->telling = 1;
+	barrier();
 	drop.cpu = bpf_get_smp_processor_id();
 	for (i = 0; i < DROP_REASONS; i++) {
 		loss = &cpu->losses[i];
@@ -62,6 +67,8 @@ static __noinline int tell_losses(struct cpu_state *cpu)
 		if (!bpf_ringbuf_output(&events, &drop, sizeof(drop), BPF_RB_NO_WAKEUP))
 			loss->told += count;
 	}
+	barrier();
+	cpu->telling = 0;
 	return 0;
 }
 

@@ -320,6 +320,7 @@ impl Session<'_> {
                 .map(|module| module.path.clone())
                 .collect(),
             unread: world.helper.account().to_string(),
+            targets_lost: self.targets_lost,
             kernel_hidden: world.kernel.is_hidden(),
             jit: self.jit.counts(),
             limited_by_size,

@@ -68,10 +68,17 @@ fn mode(summary: &Summary) -> &'static str {
     }
 }
 
+/// Of a key that was given several times, as `event` may be, all values.
 fn pairs(rows: &[(String, String)]) -> BTreeMap<String, String> {
-    rows.iter()
-        .map(|(key, value)| (clean(key).into_owned(), clean(value).into_owned()))
-        .collect()
+    let mut pairs = BTreeMap::<String, String>::new();
+    for (key, value) in rows {
+        let value = clean(value);
+        pairs
+            .entry(clean(key).into_owned())
+            .and_modify(|values| *values = format!("{values}, {value}"))
+            .or_insert_with(|| value.clone().into_owned());
+    }
+    pairs
 }
 
 /// Modules with frames: the most frames first.
