@@ -299,7 +299,7 @@ fn assert_callers(stacks: &[(String, Vec<String>)], mode: &str) {
     // slow() is mostly in probed(), which has no frame: what the stack shows next is where slow() returns to.
     for wanted in [("cpu-clock", "slow_caller"), ("context-switches", "slow")] {
         assert!(
-            checked.get(&wanted).is_some_and(|count| *count > 5),
+            checked.get(&wanted).is_some_and(|count| *count > 3),
             "{wanted:?} {checked:?}"
         );
     }
