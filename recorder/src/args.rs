@@ -20,6 +20,11 @@ EXAMPLES:
                                           ten runs, to be compared with others
 Then, anywhere:  rawstack report FILE";
 
+/// Not a doc comment: brackets are links there.
+const EVENT_HELP: &str = "Event to sample (repeatable): cpu-clock, task-clock, cycles and what else perf has by name, \
+    page-faults, context-switches, off-cpu[:MIN_TIME], SYS:NAME (tracepoint), uprobe:PATH:SYMBOL[+OFF], \
+    uretprobe:PATH:SYMBOL, usdt:PATH:PROVIDER:NAME, kprobe:SYMBOL";
+
 /// Record stack traces raw: no symbols here, names come later and elsewhere.
 #[derive(Debug, Parser)]
 #[command(name = "rawstack-record", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -52,13 +57,10 @@ pub struct Args {
     /// Record only what runs on these CPUs: 0-3,8
     #[arg(short = 'C', long, value_name = "LIST", help_heading = "Target")]
     pub(crate) cpu: Option<String>,
-    /// Event to sample (repeatable): cpu-clock, task-clock, cycles and what else perf has
-    /// by name, page-faults, context-switches, off-cpu[:MIN_TIME], SYS:NAME
-    /// (tracepoint), uprobe:PATH:SYMBOL[+OFF], uretprobe:PATH:SYMBOL,
-    /// usdt:PATH:PROVIDER:NAME, kprobe:SYMBOL
     #[arg(
         short,
         long,
+        help = EVENT_HELP,
         value_name = "EVENT",
         default_value = "cpu-clock",
         help_heading = "Event"
