@@ -158,7 +158,7 @@ fn whole_machine() {
 #[test]
 fn signals_end_the_recording() {
     let lab = Lab::new();
-    let busy = busy("2");
+    let busy = busy("60");
     let pid = busy.pid().to_string();
     for (signal, name) in [
         (Signal::INT, "int.rawstack"),
