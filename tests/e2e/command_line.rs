@@ -103,7 +103,7 @@ fn wrong_options() {
 
 /// Start a busy program of `threads` threads beside a recording.
 fn busy(threads: &str) -> Running {
-    Run::new(workload("threads")).args([threads, "20"]).spawn()
+    Run::new(workload("threads")).args([threads, "60"]).spawn()
 }
 
 /// Check that `-p` records that process only, and that `-d` ends it.
@@ -158,7 +158,7 @@ fn whole_machine() {
 #[test]
 fn signals_end_the_recording() {
     let lab = Lab::new();
-    let busy = busy("60");
+    let busy = busy("2");
     let pid = busy.pid().to_string();
     for (signal, name) in [
         (Signal::INT, "int.rawstack"),
