@@ -102,18 +102,19 @@ fn check_change(root: &BareRoot, switched_ns: u64) {
     }
 }
 
+/// The file that the workload said it wrote.
+fn told_file(recording: &Recording) -> &str {
+    let told = &recording.output.stdout;
+    let rest = told.split_once("file ").map(|(_, rest)| rest);
+    let file = rest.and_then(|rest| rest.lines().next());
+    file.unwrap_or_else(|| panic!("no file: {told}"))
+}
+
 fn record_code(lab: &Lab, what: &str, seconds: &str) -> (Recording, Leftover) {
     let (program, dir) = (workload("jit_code"), lab.path(""));
     let command = [text(&program), what, seconds, text(&dir)];
     let recording = lab.record(&["-F", "997"], &command);
-    let path = recording
-        .output
-        .stdout
-        .split_once("file ")
-        .map(|(_, rest)| rest.lines().next());
-    let path = path
-        .flatten()
-        .unwrap_or_else(|| panic!("no file: {}", recording.output.stdout));
+    let path = told_file(&recording);
     let leftover = Leftover(PathBuf::from(path));
     (recording, leftover)
 }
@@ -191,14 +192,7 @@ fn own_namespaces() {
     );
     let command = ["unshare", "--pid", "--mount", "--fork", "sh", "-c", &inside];
     let recording = lab.record(&["-F", "997"], &command);
-    let path = recording
-        .output
-        .stdout
-        .split_once("file ")
-        .map(|(_, rest)| rest.lines().next());
-    let path = path
-        .flatten()
-        .unwrap_or_else(|| panic!("{}", recording.output.stdout));
+    let path = told_file(&recording);
     let number: u32 = path
         .trim_start_matches("/tmp/perf-")
         .trim_end_matches(".map")
