@@ -116,11 +116,7 @@ fn one_process_for_a_time() {
         .recorder("archive.rawstack", &["-F", "997", "-p", &pid, "-d", "1s"])
         .success();
     let recording = Recording::new(lab.path("archive.rawstack"), output);
-    let pids: BTreeSet<u32> = recording
-        .samples()
-        .iter()
-        .map(|sample| sample.pid)
-        .collect();
+    let pids = recording.pids();
     assert_eq!(
         pids,
         BTreeSet::from([wanted.pid()]),
@@ -143,11 +139,7 @@ fn whole_machine() {
         .recorder("archive.rawstack", &["-F", "997", "-a", "-d", "1s"])
         .success();
     let recording = Recording::new(lab.path("archive.rawstack"), output);
-    let pids: BTreeSet<u32> = recording
-        .samples()
-        .iter()
-        .map(|sample| sample.pid)
-        .collect();
+    let pids = recording.pids();
     assert!(
         pids.contains(&one.pid()) && pids.contains(&two.pid()),
         "{pids:?}"

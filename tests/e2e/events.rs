@@ -347,11 +347,7 @@ fn one_process_of_two() {
     let options = ["-e", &probe, "-p", &pid, "-d", "500ms"];
     let output = lab.recorder("archive.rawstack", &options).success();
     let recording = Recording::new(lab.path("archive.rawstack"), output);
-    let pids: BTreeSet<u32> = recording
-        .samples()
-        .iter()
-        .map(|sample| sample.pid)
-        .collect();
+    let pids = recording.pids();
     assert_eq!(pids, BTreeSet::from([wanted.pid()]));
 }
 

@@ -1,5 +1,6 @@
 //! One recording of a workload: what all tests here start from.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,6 +68,12 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// Processes with samples.
+    pub(crate) fn pids(&self) -> BTreeSet<u32> {
+        let samples = self.samples();
+        samples.iter().map(|sample| sample.pid).collect()
+    }
+
     /// Look at an archive that must be whole.
     pub(crate) fn new(archive: PathBuf, output: Output) -> Self {
         let info = json::info(&archive);

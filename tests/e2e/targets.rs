@@ -161,11 +161,7 @@ fn command_as_timer() {
     let pid = stranger.pid().to_string();
     let command = workload("recurse");
     let recording = lab.record(&["-F", "997", "-p", &pid], &[text(&command), "1"]);
-    let pids: BTreeSet<u32> = recording
-        .samples()
-        .iter()
-        .map(|sample| sample.pid)
-        .collect();
+    let pids = recording.pids();
     assert!(pids.into_iter().eq([stranger.pid()]));
 }
 
@@ -263,11 +259,7 @@ fn cgroups() {
         thread::sleep(Duration::from_millis(500));
         cgroup.put("later", &later);
         let recording = Recording::new(archive.clone(), recorder.wait().success());
-        let pids: BTreeSet<u32> = recording
-            .samples()
-            .iter()
-            .map(|sample| sample.pid)
-            .collect();
+        let pids = recording.pids();
         assert_eq!(pids, BTreeSet::from([inside.pid(), later.pid()]), "{path}");
         fs::remove_file(&archive).unwrap();
 
@@ -279,11 +271,7 @@ fn cgroups() {
             &lab,
             &["--cgroup", text(&relative), "-p", &both, "-d", "500ms"],
         );
-        let pids: BTreeSet<u32> = recording
-            .samples()
-            .iter()
-            .map(|sample| sample.pid)
-            .collect();
+        let pids = recording.pids();
         assert!(
             pids.into_iter().eq([inside.pid()]),
             "{}",
