@@ -2,12 +2,15 @@
 //!
 //! This is a batch resolver: it knows all wanted addresses of a module before it starts. They are placed into units
 //! ([`units`]), each needed unit is visited once ([`mod@visit`]) and dropped; nothing is kept but the answers. A visit is
-//! one pass over the unit's entries ([`walk`]) and one over its line program ([`lines`]); names are looked up for
+//! one pass over the unit's entries ([`walk`]) and one over its line program ([`program`]); names are looked up for
 //! what contains a wanted address only ([`names`]). Nothing recurses.
 
+mod bytes;
 mod cursor;
-mod lines;
+mod files;
 mod names;
+mod plan;
+mod program;
 mod sections;
 mod units;
 mod visit;

@@ -1,7 +1,8 @@
 //! A visit to one unit: entries, lines and names of the wanted addresses in it, and then the unit is gone.
 
-use super::lines::{Files, RawPlace, find_rows};
+use super::files::Files;
 use super::names::NameFinder;
+use super::program::{RawPlace, find_rows};
 use super::units::Units;
 use super::walk::{Found, find_functions};
 use super::{Answer, Budget, Function, Place};
@@ -23,8 +24,8 @@ pub(super) fn visit<'a>(
 ) -> Option<UnitAnswers<'a>> {
     let unit = units.open(place)?;
     let found = find_functions(units, &unit, wanted, budget);
-    let rows = match unit.line_program.clone() {
-        Some(program) => find_rows(units, program, wanted, budget),
+    let rows = match &unit.line_program {
+        Some(program) => find_rows(units, program.header(), wanted, budget),
         None => vec![None; wanted.len()],
     };
     let mut files = Files::new(units, &unit);
