@@ -1,5 +1,6 @@
 //! The verbs: each loads, resolves and renders, and says what failed.
 
+mod cache;
 mod dump;
 mod flamegraph;
 mod info;
@@ -12,6 +13,7 @@ mod symbols;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use rawstack_symbolizer::cache::Cache;
 use rawstack_symbolizer::debug_file::locate::Locator;
 use rawstack_symbolizer::resolve::{ResolveOptions, Symbolizer};
 
@@ -27,6 +29,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Flamegraph(args) => flamegraph::run(args),
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
+        Verb::Cache(args) => cache::run(args),
         Verb::Record(args) => record::run(args),
     }
 }
@@ -38,7 +41,9 @@ fn locator(args: &SymbolArgs) -> Locator {
 
 /// What to read, as the options say.
 fn symbolizer(args: &SymbolArgs) -> Result<Symbolizer> {
-    Ok(Symbolizer::new(ResolveOptions {
+    let options = ResolveOptions {
         dwarf: !args.symbols_only,
-    })?)
+    };
+    let cache = Cache::of_user().filter(|_| !args.no_cache);
+    Ok(Symbolizer::new(options)?.with_cache(cache))
 }

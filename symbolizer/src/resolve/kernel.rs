@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::{KernelSymbol, Module, ModuleKind};
 
+use super::cached::ElfResolver;
 use super::file_offset::Svma;
-use super::module::{ModuleAnswer, ModuleAnswers, ResolveOptions, resolve_elf};
+use super::module::{ModuleAnswer, ModuleAnswers};
 use super::reason::UnresolvedReason;
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::elf::PF_X;
@@ -81,10 +82,10 @@ pub(super) fn resolve_kernel(
     files: &ModuleFiles,
     table: &KernelSymbolTable,
     offsets: &[FileOffset],
-    options: ResolveOptions,
+    resolver: &ElfResolver<'_>,
 ) -> ModuleAnswers {
     let mut found = match module.kind {
-        ModuleKind::Kernel => vmlinux(module, files, offsets, options),
+        ModuleKind::Kernel => vmlinux(module, files, offsets, resolver),
         _ => ModuleAnswers::default(),
     };
     found.answers.resize(offsets.len(), ModuleAnswer::default());
@@ -127,11 +128,11 @@ fn vmlinux(
     module: &Module,
     files: &ModuleFiles,
     offsets: &[FileOffset],
-    options: ResolveOptions,
+    resolver: &ElfResolver<'_>,
 ) -> ModuleAnswers {
     let Some(start) = files
         .dwarf()
-        .filter(|_| options.dwarf)
+        .filter(|_| resolver.options.dwarf)
         .and_then(|file| address_of(file, b"_stext"))
     else {
         return ModuleAnswers::default();
@@ -152,7 +153,7 @@ fn vmlinux(
         segments,
         ..module.clone()
     };
-    resolve_elf(&as_elf, files, offsets, options)
+    resolver.resolve(&as_elf, files, offsets)
 }
 
 fn address_of(file: &ElfFile, name: &[u8]) -> Option<Svma> {
@@ -173,6 +174,7 @@ fn kernel_module_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resolve::ResolveOptions;
 
     fn symbol(offset: u64, kind: u8, module: &str, name: &str) -> KernelSymbol {
         KernelSymbol {
@@ -210,14 +212,17 @@ mod tests {
             path: "bpf_prog_12_tick".to_owned(),
             ..Module::default()
         };
-        let options = ResolveOptions { dwarf: true };
+        let resolver = ElfResolver {
+            options: ResolveOptions { dwarf: true },
+            cache: None,
+        };
         let table = KernelSymbolTable::default();
         let found = resolve_kernel(
             &module,
             &ModuleFiles::default(),
             &table,
             &[FileOffset(4)],
-            options,
+            &resolver,
         );
         let function = found.functions[found.answers[0].function.unwrap() as usize];
         assert_eq!(found.names.get(function.name), b"bpf_prog_12_tick");

@@ -146,7 +146,9 @@ fn value(attribute: &Attribute, bytes: &mut Bytes<'_>, encoding: Encoding) -> Op
         form = bytes.indirect_form()?;
     }
     Some(match form {
-        constants::DW_FORM_addr => Value::Address(bytes.number(usize::from(encoding.address_size))?),
+        constants::DW_FORM_addr => {
+            Value::Address(bytes.number(usize::from(encoding.address_size))?)
+        }
         constants::DW_FORM_data1 => Value::Number(bytes.number(1)?),
         constants::DW_FORM_data2 => Value::Number(bytes.number(2)?),
         constants::DW_FORM_data4 => Value::Number(bytes.number(4)?),
@@ -189,7 +191,11 @@ impl Value {
     }
 
     /// The address that is meant, where it is one.
-    pub(super) fn address(self, unit: &Unit<Slice<'_>>, dwarf: &gimli::Dwarf<Slice<'_>>) -> Option<u64> {
+    pub(super) fn address(
+        self,
+        unit: &Unit<Slice<'_>>,
+        dwarf: &gimli::Dwarf<Slice<'_>>,
+    ) -> Option<u64> {
         match self {
             Self::Address(address) => Some(address),
             Self::AddressIndex(index) => {

@@ -77,6 +77,8 @@ pub(super) struct Function<'a> {
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.
     pub(super) call: Place,
+    /// First address of its first range.
+    pub(super) start: u64,
 }
 
 /// A place in the source.
@@ -166,8 +168,12 @@ pub(super) fn resolve<'a>(
             })
             .collect();
         for (indices, found) in visited {
-            answers.damaged |= found.is_none();
-            answers.merge(&indices, found.unwrap_or_default());
+            let found = found.unwrap_or(UnitAnswers {
+                damaged: true,
+                ..UnitAnswers::default()
+            });
+            answers.damaged |= found.damaged;
+            answers.merge(&indices, found);
         }
     }
     answers

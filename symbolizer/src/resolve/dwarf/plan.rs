@@ -227,9 +227,9 @@ fn is_read(kind: Kind, name: DwAt) -> bool {
         constants::DW_AT_low_pc | constants::DW_AT_high_pc | constants::DW_AT_ranges => {
             matches!(kind, Kind::Function | Kind::Inlined)
         }
-        constants::DW_AT_call_file
-        | constants::DW_AT_call_line
-        | constants::DW_AT_call_column => kind == Kind::Inlined,
+        constants::DW_AT_call_file | constants::DW_AT_call_line | constants::DW_AT_call_column => {
+            kind == Kind::Inlined
+        }
         _ => false,
     }
 }

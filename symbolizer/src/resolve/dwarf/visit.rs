@@ -13,6 +13,8 @@ pub(super) struct UnitAnswers<'a> {
     pub(super) answers: Vec<Answer>,
     pub(super) functions: Vec<Function<'a>>,
     pub(super) files: Vec<String>,
+    /// Whether not all of it could be read.
+    pub(super) damaged: bool,
 }
 
 /// Visit unit number `place`; nothing where its header or root is damaged.
@@ -56,6 +58,7 @@ pub(super) fn visit<'a>(
                 name: name.name,
                 caller,
                 call,
+                start: node.start,
             }
         });
     let functions = functions.collect();
@@ -68,6 +71,7 @@ pub(super) fn visit<'a>(
         answers,
         functions,
         files: files.paths,
+        damaged: found.damaged,
     })
 }
 

@@ -378,15 +378,17 @@ fn read(cursor: &mut Cursor<'_, '_>, head: &EntryHead, has_children: bool) -> Op
             .and_then(|line| u32::try_from(line).ok())
             .unwrap_or(0)
     };
-    cursor.read(head, has_children, |attribute, value| match attribute.name {
-        constants::DW_AT_low_pc => found.low_pc = Some(value),
-        constants::DW_AT_high_pc => found.high_pc = Some(value),
-        constants::DW_AT_ranges => found.ranges = Some(value),
-        constants::DW_AT_sibling => found.sibling = reference(value),
-        constants::DW_AT_call_file => found.call_file = value.number(),
-        constants::DW_AT_call_line => found.call_line = line(value),
-        constants::DW_AT_call_column => found.call_column = line(value),
-        _ => {}
+    cursor.read(head, has_children, |attribute, value| {
+        match attribute.name {
+            constants::DW_AT_low_pc => found.low_pc = Some(value),
+            constants::DW_AT_high_pc => found.high_pc = Some(value),
+            constants::DW_AT_ranges => found.ranges = Some(value),
+            constants::DW_AT_sibling => found.sibling = reference(value),
+            constants::DW_AT_call_file => found.call_file = value.number(),
+            constants::DW_AT_call_line => found.call_line = line(value),
+            constants::DW_AT_call_column => found.call_column = line(value),
+            _ => {}
+        }
     })?;
     Some(found)
 }
