@@ -156,6 +156,11 @@ impl ElfFile {
         &self.bytes
     }
 
+    /// Let go of the memory that holds `part` of the file until it is needed again.
+    pub fn release(&self, part: &[u8]) {
+        self.bytes.release(part);
+    }
+
     /// `size` bytes at `offset`.
     pub fn range(&self, offset: u64, size: u64) -> Option<&[u8]> {
         let start = usize::try_from(offset).ok()?;

@@ -83,7 +83,10 @@ pub(super) fn resolve_elf(
     let mut starts = Vec::new();
     if let Some(file) = files.dwarf().filter(|_| options.dwarf) {
         match DwarfSections::load(file) {
-            Ok(sections) => starts = found.add_dwarf(&sections, file, &wanted),
+            Ok(sections) => {
+                starts = found.add_dwarf(&sections, file, &wanted);
+                sections.release_all();
+            }
             Err(_) => found.damaged = true,
         }
     }

@@ -36,6 +36,9 @@ type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 /// Units that may claim one address; more are nonsense.
 const MAX_CLAIMS: usize = 4;
 
+/// Bytes of entries that are visited in one go, and then let go of.
+const BATCH: usize = 1 << 20;
+
 /// Bounds of the work on one module.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -140,6 +143,10 @@ pub(super) fn resolve<'a>(
         ..Answers::default()
     };
     let units = Units::parse(sections.borrow(), code);
+    // The headers lie all over the entries.
+    if let Some(entries) = units.entries(0, units.len().saturating_sub(1)) {
+        sections.release(entries);
+    }
     let mut tried: Vec<Vec<u32>> = vec![Vec::new(); units.len()];
     // The quick table first; the units' own ranges for what it does not know, or was wrong about.
     for round in [units::Source::Aranges, units::Source::UnitRanges] {
@@ -151,23 +158,15 @@ pub(super) fn resolve<'a>(
         if open.is_empty() || budget.is_spent() {
             break;
         }
-        let mut work = untried(units.place(round, &open, wanted, MAX_CLAIMS), &mut tried);
-        // The largest first, so that no thread is left with one at the end.
-        work.sort_by_key(|&(unit, _)| (Reverse(units.size(unit)), unit));
-        let visited: Vec<(Vec<u32>, Option<UnitAnswers<'a>>)> = work
+        let work = untried(units.place(round, &open, wanted, MAX_CLAIMS), &mut tried);
+        let mut visited: Vec<Visited<'a>> = batches(&units, work)
             .into_par_iter()
             .with_max_len(1)
-            .map(|(unit, indices)| {
-                let here: Vec<u64> = indices
-                    .iter()
-                    .filter_map(|&index| wanted.get(index as usize))
-                    .map(|a| a.0)
-                    .collect();
-                let found = guarded(|| visit(&units, unit, &here, budget)).flatten();
-                (indices, found)
-            })
+            .flat_map_iter(|batch| visit_batch(sections, &units, batch, wanted, budget))
             .collect();
-        for (indices, found) in visited {
+        // Where several units say as much of an address, the first one counts, whatever else was asked.
+        visited.sort_by_key(|(unit, _, _)| *unit);
+        for (_, indices, found) in visited {
             let found = found.unwrap_or(UnitAnswers {
                 damaged: true,
                 ..UnitAnswers::default()
@@ -177,6 +176,52 @@ pub(super) fn resolve<'a>(
         }
     }
     answers
+}
+
+/// A unit, the indices of addresses, and what it said about them; nothing where it could not be read.
+type Visited<'a> = (usize, Vec<u32>, Option<UnitAnswers<'a>>);
+
+/// Units in their order with the addresses to look up in each, in batches. The largest batches come first, so that no
+/// thread is left with one at the end.
+fn batches(units: &Units<'_, '_>, work: Vec<(usize, Vec<u32>)>) -> Vec<Vec<(usize, Vec<u32>)>> {
+    let mut batches: Vec<(usize, Vec<_>)> = Vec::new();
+    for (unit, indices) in work {
+        let size = units.size(unit);
+        match batches.last_mut().filter(|(sum, _)| *sum < BATCH) {
+            Some((sum, batch)) => {
+                *sum = sum.saturating_add(size);
+                batch.push((unit, indices));
+            }
+            None => batches.push((size, vec![(unit, indices)])),
+        }
+    }
+    batches.sort_by_key(|(size, _)| Reverse(size / (8 * BATCH)));
+    batches.into_iter().map(|(_, batch)| batch).collect()
+}
+
+/// Visit the units of a batch, and let go of the memory that their entries were read from.
+fn visit_batch<'a>(
+    sections: &'a DwarfSections<'a>,
+    units: &Units<'a, '_>,
+    batch: Vec<(usize, Vec<u32>)>,
+    wanted: &[Svma],
+    budget: &Budget,
+) -> Vec<Visited<'a>> {
+    let ends = batch.first().zip(batch.last());
+    let entries = ends.and_then(|((first, _), (last, _))| units.entries(*first, *last));
+    let visit = |(unit, indices): (usize, Vec<u32>)| {
+        let here = indices
+            .iter()
+            .filter_map(|&index| wanted.get(index as usize));
+        let here: Vec<u64> = here.map(|address| address.0).collect();
+        let found = guarded(|| visit(units, unit, &here, budget)).flatten();
+        (unit, indices, found)
+    };
+    let visited = batch.into_iter().map(visit).collect();
+    if let Some(entries) = entries {
+        sections.release(entries);
+    }
+    visited
 }
 
 /// What of `placed` was not tried before; it counts as tried then.
