@@ -9,6 +9,7 @@ mod hostile;
 mod invocation;
 mod offline;
 mod oracle;
+mod pieces;
 mod rules;
 mod run;
 mod selection;

@@ -12,7 +12,7 @@ mod symbols;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use rawstack_symbolizer::debug_file::locate::Locator;
+use rawstack_symbolizer::debug_file::locate::{Locator, Places};
 use rawstack_symbolizer::resolve::{ResolveOptions, Symbolizer};
 
 use crate::args::{SymbolArgs, Verb};
@@ -33,7 +33,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
 
 /// Where to look, as the options say.
 fn locator(args: &SymbolArgs) -> Locator {
-    Locator::new(args.symbol_dir.clone(), true)
+    Locator::new(Places::of_machine(args.symbol_dir.clone()))
 }
 
 /// What to read, as the options say.

@@ -8,6 +8,7 @@ use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::{Adder, Apart, EventFacts};
 use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
 use rawstack_symbolizer::report::NameFilter;
+use rawstack_symbolizer::report::symbols::missing_pieces;
 use rawstack_symbolizer::symbolize::symbolize;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
@@ -231,6 +232,11 @@ pub(super) fn name(profile: Profile, args: &SymbolArgs, quiet: bool) -> Result<S
                     "rawstack: {} is not whole: {first}{more}; see `rawstack verify`",
                     archive.path
                 );
+            }
+        }
+        for module in &named.modules {
+            for line in missing_pieces(&module.missing) {
+                eprintln!("rawstack: {}: missing {line}", module.path);
             }
         }
         for (_, module) in named.unresolved() {

@@ -9,11 +9,14 @@ mod cursor;
 mod lines;
 mod names;
 mod sections;
+mod split;
 mod units;
 mod visit;
 mod walk;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +27,7 @@ use rayon::prelude::*;
 use super::file_offset::Svma;
 use crate::guard::guarded;
 pub(super) use sections::DwarfSections;
+pub(super) use split::Companions;
 use units::Units;
 use visit::{UnitAnswers, visit};
 
@@ -64,12 +68,12 @@ impl Budget {
 }
 
 /// A function, or one inlined into another, as the debug information has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Function<'a> {
     /// Name as the linker knows it.
-    pub(super) linkage_name: Option<&'a [u8]>,
+    pub(super) linkage_name: Option<Cow<'a, [u8]>>,
     /// Name as the source has it.
-    pub(super) name: Option<&'a [u8]>,
+    pub(super) name: Option<Cow<'a, [u8]>>,
     /// Function that this one is inlined into, as an index into [`Answers::functions`].
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.
@@ -118,6 +122,8 @@ pub(super) struct Answers<'a> {
     pub(super) files: Vec<String>,
     /// Whether a unit could not be read.
     pub(super) damaged: bool,
+    /// Object files of split units that were not found.
+    pub(super) missing: BTreeSet<String>,
 }
 
 /// Resolve `wanted`, sorted addresses without repetition, with the debug information of one module.
@@ -126,6 +132,7 @@ pub(super) struct Answers<'a> {
 /// functions that the linker threw away, and ignored.
 pub(super) fn resolve<'a>(
     sections: &'a DwarfSections<'a>,
+    companions: &'a Companions<'a>,
     code: &[Range<u64>],
     wanted: &[Svma],
     budget: &Budget,
@@ -134,7 +141,8 @@ pub(super) fn resolve<'a>(
         answers: vec![Answer::default(); wanted.len()],
         ..Answers::default()
     };
-    let units = Units::parse(sections.borrow(), code);
+    let units = Units::parse_with(sections.borrow(), companions.alternate.as_ref(), code);
+    let pieces = companions.pieces();
     let mut tried: Vec<Vec<u32>> = vec![Vec::new(); units.len()];
     // The quick table first; the units' own ranges for what it does not know, or was wrong about.
     for round in [units::Source::Aranges, units::Source::UnitRanges] {
@@ -158,7 +166,7 @@ pub(super) fn resolve<'a>(
                     .filter_map(|&index| wanted.get(index as usize))
                     .map(|a| a.0)
                     .collect();
-                let found = guarded(|| visit(&units, unit, &here, budget)).flatten();
+                let found = guarded(|| visit(&units, unit, &here, &pieces, budget)).flatten();
                 (indices, found)
             })
             .collect();
@@ -200,6 +208,7 @@ impl<'a> Answers<'a> {
             file: place.file.map(|file| file.saturating_add(first_file)),
             ..place
         };
+        self.missing.extend(found.missing);
         self.files.extend(found.files);
         self.functions
             .extend(found.functions.into_iter().map(|function| {
