@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 /// Open `target` for writing, `-` and nothing being standard output.
 pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
@@ -55,4 +55,16 @@ pub fn progress(label: &'static str, steps: usize, quiet: bool) -> ProgressBar {
     bar.set_message(label);
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
+}
+
+/// A line on standard error for what comes over the network, seen on a terminal only; gone with the value.
+pub fn transfers(quiet: bool) -> ProgressBar {
+    if quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template("fetching {wide_msg}") {
+        line.set_style(style);
+    }
+    line.with_finish(ProgressFinish::AndClear)
 }

@@ -10,6 +10,7 @@ mod invocation;
 mod offline;
 mod oracle;
 mod pieces;
+mod places;
 mod rules;
 mod run;
 mod selection;

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use rawstack_symbolizer::debug_file::locate::Locator;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::{Adder, Apart, EventFacts};
 use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
@@ -208,11 +209,22 @@ pub(super) fn keep_one_event(profile: &mut Profile, filter: &Filter, quiet: bool
 
 /// Give a profile names; says on standard error what has none, and what an archive lost.
 pub(super) fn name(profile: Profile, args: &SymbolArgs, quiet: bool) -> Result<SymbolizedProfile> {
+    let locator = locator(args, false, quiet)?;
+    name_with(profile, args, &locator, quiet)
+}
+
+/// As [`name`], with files from where `locator` looks.
+pub(super) fn name_with(
+    profile: Profile,
+    args: &SymbolArgs,
+    locator: &Locator,
+    quiet: bool,
+) -> Result<SymbolizedProfile> {
     let bar = output::progress("resolving", profile.tree.modules().len(), quiet);
     let step = |resolved: bool| bar.inc(u64::from(resolved));
     let named = symbolize(
         profile,
-        &locator(args),
+        locator,
         &symbolizer(args)?,
         !args.no_inlines,
         &step,

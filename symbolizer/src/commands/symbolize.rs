@@ -69,7 +69,7 @@ fn parse(text: &str) -> Result<u64> {
 
 /// The module that the options name, and its files.
 fn find_module(args: &SymbolizeArgs) -> Result<(Module, ModuleFiles)> {
-    let locator = locator(&args.symbols);
+    let locator = locator(&args.symbols, false, args.output.quiet)?;
     if let Some(path) = &args.file {
         return given_file(path, &locator);
     }

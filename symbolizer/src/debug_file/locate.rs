@@ -10,6 +10,7 @@ use rawstack_format::id::BuildId;
 use rawstack_format::record::{Module, ModuleKind};
 
 use super::companion::SplitSearch;
+use super::debuginfod::Client;
 use super::elf::{AlternateLink, DebugLink, ElfFile};
 pub use super::files::{FoundBy, ModuleFiles, Outcome, Tried};
 use super::files::{open_candidate, real_and_given};
@@ -25,13 +26,27 @@ pub struct Locator {
     places: Places,
     /// What is in each folder of the command line.
     indexes: Vec<OnceLock<FolderIndex>>,
+    /// Asks servers, where that was wished.
+    client: Option<Client>,
 }
 
 impl Locator {
     /// Look in `places`.
     pub fn new(places: Places) -> Self {
         let indexes = places.folders.iter().map(|_| OnceLock::new()).collect();
-        Self { places, indexes }
+        Self {
+            places,
+            indexes,
+            client: None,
+        }
+    }
+
+    /// Ask servers too, by `client`.
+    pub fn with_client(self, client: Client) -> Self {
+        Self {
+            client: Some(client),
+            ..self
+        }
     }
 
     /// Find the files of `module`: enough for DWARF and symbols, or all there are.
@@ -47,6 +62,7 @@ impl Locator {
             Self::in_system,
             Self::by_debug_link,
             Self::in_client_cache,
+            Self::ask_servers,
             Self::at_recorded_path,
         ];
         for stage in stages {
@@ -199,6 +215,24 @@ impl Locator {
         }
     }
 
+    /// Ask for the debug file, and where no server has it for the program, which may have symbols.
+    fn ask_servers(&self, module: &Module, found: &mut ModuleFiles) {
+        let (Some(client), Some(build_id)) = (&self.client, &module.build_id) else {
+            return;
+        };
+        for kind in ["debuginfo", "executable"] {
+            let fetched = client.fetch(build_id, kind);
+            for (url, outcome) in fetched.tried {
+                found.note(FoundBy::Server, Path::new(&url), outcome);
+                found.mismatch |= outcome == Outcome::OtherBuild;
+            }
+            if let Some(file) = fetched.file {
+                found.files.push((FoundBy::Server, file));
+                return;
+            }
+        }
+    }
+
     fn at_recorded_path(&self, module: &Module, found: &mut ModuleFiles) {
         if let Some(path) = self.recorded_path(module) {
             found.take(module, FoundBy::RecordedPath, &path);
@@ -261,20 +295,22 @@ impl Locator {
             (file.build_id.as_ref() == Some(build_id)).then_some(file)
         };
         let placed = places.iter().find_map(|path| open(path));
-        placed.or_else(|| {
+        let placed = placed.or_else(|| {
             let mut indexed = self
                 .indexes()
                 .flat_map(|(_, index)| index.build_id(build_id));
             indexed.find_map(|path| open(path))
-        })
+        });
+        let client = self.client.as_ref();
+        placed.or_else(|| client?.fetch(build_id, "debuginfo").file)
     }
 }
 
 /// Candidates in a folder of the command line: a tree itself, one that holds it, and a copy of a root.
 fn folder_trees(folder: &Path, build_id: &BuildId) -> Vec<PathBuf> {
     let below = [
-        "",
         ".build-id",
+        "",
         "usr/lib/debug/.build-id",
         "usr/lib/.build-id",
     ];

@@ -3,6 +3,7 @@
 //! The build ID decides whether a file belongs to a module; a path never does by itself.
 
 pub mod companion;
+pub mod debuginfod;
 pub mod elf;
 pub mod files;
 pub mod identity;
