@@ -139,7 +139,7 @@ impl World {
                 self.asked.clear();
             }
             let maps = self.helper.maps(pid).unwrap_or_default();
-            let mapping = |line| Rc::new(Mapping::from_maps(line));
+            let mapping = |line| Rc::new(Mapping::from_maps(line, maps.read_ns));
             let mappings = maps.lines.into_iter().map(mapping).collect();
             self.asked.insert(program, (now, mappings));
         }
