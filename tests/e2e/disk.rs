@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::output::{
-    archives, assert_seamless, end_command, is_longer, is_named, many_bytes, reserved,
+    archives, assert_seamless, end_command, is_longer, is_named, many_bytes, many_stacks, reserved,
 };
 use crate::recording::{Lab, Recording};
 
@@ -118,7 +118,8 @@ fn disk_full_within_memory() {
     let lab = Lab::new();
     let disk = SmallDisk::new(&lab, "1m");
     let archive = disk.path("d.rawstack");
-    let mut recorder = many_bytes(&archive, &[]).spawn();
+    // At a rate that the buffer holds for a second or two, whatever else this machine does.
+    let mut recorder = many_stacks("2000", &archive, &[]).spawn();
     recorder.wait_until("it has begun", || is_longer(&archive, 1000));
     let filler = disk.path("filler");
     // As much as there is: the last write fails.
