@@ -73,14 +73,14 @@ def recording(outcome: Outcome, name: str, mode: str, folder: Path, rawstack: Ra
     return path, info
 
 
-def share_known(path: Path, rawstack: Rawstack, event: str = "cpu-clock") -> float:
-    """Check that each sample's functions have names, in both halves; the least share of those that always run."""
-    report = json.loads(rawstack("report", "--json", "--event", event, "--symbol-dir", rawstack.symbols, path))
+def share_known(path: Path, rawstack: Rawstack, always: tuple[str, ...] = ALWAYS) -> float:
+    """Check that each sample's functions have names, in both halves; the least share of those that `always` run."""
+    report = json.loads(rawstack("report", "--json", "--event", "cpu-clock", "--symbol-dir", rawstack.symbols, path))
     totals = {(row["module"], row["name"]): row["total"] for row in report["rows"]}
     in_kernel = totals.get(("[kernel]", "vfs_read"), 0)
     reading = totals.get(("/bin/work", "read_zeroes"), 0)
     check(0 < in_kernel <= reading, f"vfs_read has {in_kernel} of the {reading} ns of read_zeroes, which calls it")
-    share, name = min((totals.get(("/bin/work", name), 0) / report["total"], name) for name in ALWAYS)
+    share, name = min((totals.get(("/bin/work", name), 0) / report["total"], name) for name in always)
     check(share >= SHARE, f"{name} is in {share:.1%} of the samples, not in {SHARE:.0%}")
     return share
 
@@ -102,8 +102,10 @@ def events(outcome: Outcome, mode: str, folder: Path, rawstack: Rawstack) -> Non
     returns = next(weight for event, weight in sums.items() if event.startswith("uretprobe:"))
     check(returns == turns, f"events: {returns} returns of {turns} calls")
     reads = sums["raw_syscalls:sys_enter"]
-    check(64 * turns <= reads <= 64 * turns + 200, f"events: {reads} system calls in {turns} turns")
-    share_known(path, rawstack)
+    # From 6.11 on, what a uretprobe returns to makes a system call, too.
+    check(64 * turns <= reads <= 65 * turns + 200, f"events: {reads} system calls in {turns} turns")
+    # While the return is being dealt with, which takes long on a slow machine, the function has been left.
+    share_known(path, rawstack, ("main", "outermost"))
     modules = [module["path"] for module in info["modules"]]
     check("[uprobes]" not in modules, "events: the trampoline of uretprobes in a stack")
 
