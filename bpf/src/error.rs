@@ -149,6 +149,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the CPU was offline by the time something was to be done on it.
+    pub(crate) fn is_gone_cpu(&self) -> bool {
+        matches!(self, Self::Perf { error, .. } if error.raw_os_error() == Some(libc::ENODEV))
+    }
+
     /// `error` of the last attempt to do something with a perf event.
     pub(crate) fn perf(action: &'static str, event: &str, cpu: u32, error: io::Error) -> Self {
         let event = event.to_owned();

@@ -12,6 +12,7 @@ use crate::source::Kind;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
+const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// Whether this kernel can defer, as its type information says; `Err` with the reason if not. Fails where it cannot
 /// record at all.
@@ -19,6 +20,9 @@ pub fn can_defer() -> Result<result::Result<(), &'static str>> {
     // The ring buffer came with 5.8.
     if is_before((5, 8)) {
         return Err(Error::TooOld(release()));
+    }
+    if lockdown().is_some_and(|level| level == "confidentiality") {
+        return Err(Error::LockedDown);
     }
     File::open(BTF).map_err(Error::NoBtf)?;
     let btf = Btf::from_path(BTF).map_err(Error::UnreadableBtf)?;
@@ -32,6 +36,17 @@ pub fn can_defer() -> Result<result::Result<(), &'static str>> {
     } else {
         Err("the kernel has no bpf_task_work (6.18 and newer)")
     })
+}
+
+/// How far the kernel is locked down: `none`, `integrity` or `confidentiality`; `None` where it does not say.
+pub fn lockdown() -> Option<String> {
+    locked_level(&fs::read_to_string(LOCKDOWN).ok()?).map(str::to_owned)
+}
+
+/// The one in brackets of `none [integrity] confidentiality`.
+fn locked_level(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(level, _)| level)
 }
 
 /// Names of the tracepoints that this kernel has, without those of its modules, sorted.
@@ -131,5 +146,13 @@ mod tests {
         assert!(parse_release("5.10.0") > Some((5, 8)));
         assert_eq!(parse_release("mine"), None);
         assert!(!is_before((2, 6)));
+    }
+
+    /// Check that the level is the one in brackets.
+    #[test]
+    fn locked_levels() {
+        let level = locked_level("none [integrity] confidentiality\n");
+        assert_eq!(level, Some("integrity"));
+        assert_eq!(locked_level(""), None);
     }
 }

@@ -24,7 +24,7 @@ pub use counter::{PerfEvent, is_available};
 pub use error::{Error, Result};
 pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
 pub use join::{Items, Join};
-pub use kernel::{can_defer, counts_locked_memory, hooking_needs_bpf, tracepoints};
+pub use kernel::{can_defer, counts_locked_memory, hooking_needs_bpf, lockdown, tracepoints};
 pub use off_cpu::OffCpu;
 pub use perf_event::{online_cpus, parse_cpu_list};
 pub use programs::{Config, Mode, Programs, Room};

@@ -167,8 +167,8 @@ impl<'a> Programs<'a> {
         Ok(())
     }
 
-    /// Start all events: counters on these CPUs, clocks each at a random phase of their period so that none keeps step
-    /// with the workload.
+    /// Start all events: counters on these CPUs, but for those that have gone offline meanwhile; clocks each at a random
+    /// phase of their period so that none keeps step with the workload.
     pub fn start(&mut self, cpus: &[u32]) -> Result<()> {
         let mut starts = Vec::new();
         for number in 0..self.events.len() {
@@ -182,8 +182,11 @@ impl<'a> Programs<'a> {
                 .collect();
             let phases = random_phases(cpus.len(), phase_range(counter));
             for (cpu, phase) in cpus.into_iter().zip(phases) {
+                let opened = match self.open_counter(number, counter, cpu) {
+                    Err(error) if error.is_gone_cpu() => continue,
+                    opened => opened?,
+                };
                 starts.push((phase, self.counters.len()));
-                let opened = self.open_counter(number, counter, cpu)?;
                 self.counters.push(opened);
             }
         }

@@ -96,13 +96,19 @@ pub struct SideBand {
 }
 
 impl SideBand {
-    /// Listen on these CPUs from now on.
+    /// Listen on these CPUs from now on, but for those that have gone offline meanwhile.
     pub fn open(cpus: &[u32]) -> Result<Self> {
         // Kernels before 5.12 refuse the flag for build IDs with EINVAL: there the caller reads them itself.
         let open_all = |build_ids| {
-            let ring = |&cpu| SideBandRing::new(Self::open_on(cpu, build_ids)?, cpu);
-            let rings = cpus.iter().map(ring).collect::<Result<Vec<_>>>();
-            rings.map(|rings| (rings, build_ids))
+            let mut rings = Vec::new();
+            for &cpu in cpus {
+                match Self::open_on(cpu, build_ids) {
+                    Ok(event) => rings.push(SideBandRing::new(event, cpu)?),
+                    Err(error) if error.is_gone_cpu() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok((rings, build_ids))
         };
         let (rings, build_ids) = match open_all(true) {
             Err(Error::Perf { error, .. }) if error.raw_os_error() == Some(libc::EINVAL) => {
@@ -116,6 +122,11 @@ impl SideBand {
             bytes: Vec::new(),
             events: Vec::new(),
         })
+    }
+
+    /// The CPUs on which it listens.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> {
+        self.rings.iter().map(SideBandRing::cpu)
     }
 
     /// Each becomes readable when a quarter of its CPU's room is used. For edge-triggered `epoll`.

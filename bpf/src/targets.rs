@@ -69,6 +69,19 @@ impl Targets {
             .target_cgroups
             .set_max_entries(room)
             .map_err(map_error("target_cgroups"))?;
+        // 5 MB of the kernel's memory each: only where they are looked into.
+        if !follows {
+            open.maps
+                .targets
+                .set_max_entries(1)
+                .map_err(map_error("targets"))?;
+        }
+        if !self.by_thread {
+            open.maps
+                .target_threads
+                .set_max_entries(1)
+                .map_err(map_error("target_threads"))?;
+        }
         let Some(data) = open.maps.rodata_data.as_deref_mut() else {
             return Ok(());
         };

@@ -68,7 +68,7 @@ pub(crate) fn reopen(found: &OwnedFd) -> Option<File> {
 ///
 /// The number of an inode comes back as soon as its file is gone: one program ends and is deleted, the next file made in
 /// its place has the same number. So either the mapping is still there, and with it its inode; or the file was last
-/// changed before it was mapped.
+/// changed before the mapping was seen, when the number was its inode's.
 fn is_mapped(file: &File, request: &FileRequest) -> bool {
     if let Some(id) = &request.build_id {
         let facts = ElfFacts::read(file);
@@ -77,7 +77,7 @@ fn is_mapped(file: &File, request: &FileRequest) -> bool {
     let Ok(meta) = file.metadata() else {
         return false;
     };
-    number(&meta) == request.file && (is_still_mapped(request) || is_older(&meta, request.since_ns))
+    number(&meta) == request.file && (is_still_mapped(request) || is_older(&meta, request.seen_ns))
 }
 
 fn number(meta: &Metadata) -> (u32, u32, u64) {
@@ -94,19 +94,19 @@ fn is_still_mapped(request: &FileRequest) -> bool {
     maps.lines.iter().any(is_it)
 }
 
-/// Whether the file was last changed, renamed or linked before `since_ns`, monotonic clock.
-fn is_older(meta: &Metadata, since_ns: u64) -> bool {
-    if since_ns == 0 {
+/// Whether the file was last changed, renamed or linked before `time_ns`, monotonic clock.
+fn is_older(meta: &Metadata, time_ns: u64) -> bool {
+    if time_ns == 0 {
         return false;
     }
-    let passed = monotonic_ns().saturating_sub(since_ns);
-    let since_wall = wall_ns().saturating_sub(passed);
+    let passed = monotonic_ns().saturating_sub(time_ns);
+    let time_wall = wall_ns().saturating_sub(passed);
     let seconds = u64::try_from(meta.ctime()).unwrap_or(u64::MAX);
     let nanoseconds = u64::try_from(meta.ctime_nsec()).unwrap_or(u64::MAX);
     let changed = seconds
         .saturating_mul(1_000_000_000)
         .saturating_add(nanoseconds);
-    changed.saturating_add(COARSE_NS) < since_wall
+    changed.saturating_add(COARSE_NS) < time_wall
 }
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
             path: path.to_vec(),
             file,
             build_id: None,
-            since_ns: monotonic_ns(),
+            seen_ns: monotonic_ns(),
         }
     }
 

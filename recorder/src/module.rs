@@ -7,12 +7,14 @@ use hashbrown::HashMap;
 use rawstack_format::id::BuildId;
 use rawstack_format::record::{Module, ModuleKind};
 
-use crate::helper::{FileRequest, Helper};
+use crate::helper::{FileFacts, FileRequest, Helper};
 use crate::kernel::KernelMap;
 use crate::program::Mapping;
 
 /// Modules, and files, that are remembered however long none of them was in a stack.
 const MANY: usize = 4096;
+/// Processes through which it is tried to read a file.
+const MAX_TRIES: u8 = 8;
 
 /// Number of a module, for the whole recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,13 +27,32 @@ type FileNumber = (u32, u32, u64);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
     BuildId(BuildId),
-    /// Device, inode and path of a file without a build ID, or one that could not be read.
+    /// Device, inode and path of a file without a build ID, ...
     File(FileNumber, Rc<[u8]>),
+    /// ... or of one that could not be read.
+    Unread(FileNumber, Rc<[u8]>),
     Kernel,
     KernelModule(usize),
     BpfProgram(String),
     Vdso,
     Anonymous(Rc<[u8]>),
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    number: ModuleNumber,
+    /// How often it could not be read, and the last process through which that was tried; 0: it was read.
+    tries: u8,
+    pid: u32,
+}
+
+impl Looked {
+    /// Whether it could be read through process `pid`: another may still be there, or have it mapped where the first had
+    /// unmapped it.
+    fn may_learn(self, pid: u32) -> bool {
+        (1..MAX_TRIES).contains(&self.tries) && self.pid != pid
+    }
 }
 
 /// All modules met so far.
@@ -43,7 +64,7 @@ pub(crate) struct Modules {
     next: u32,
     by_identity: HashMap<Identity, ModuleNumber>,
     /// Files looked at, so that each is opened once: device, inode, path.
-    by_file: HashMap<(FileNumber, Rc<[u8]>), ModuleNumber>,
+    by_file: HashMap<(FileNumber, Rc<[u8]>), Looked>,
 }
 
 impl Modules {
@@ -83,7 +104,7 @@ impl Modules {
     pub(crate) fn keep_only(&mut self, is_used: impl Fn(ModuleNumber) -> bool) {
         self.modules.retain(|&number, _| is_used(number));
         self.by_identity.retain(|_, number| is_used(*number));
-        self.by_file.retain(|_, number| is_used(*number));
+        self.by_file.retain(|_, looked| is_used(looked.number));
     }
 
     fn add(&mut self, identity: Identity, make: impl FnOnce() -> Module) -> ModuleNumber {
@@ -121,41 +142,50 @@ impl Modules {
             return *number;
         }
         let file_key = (mapping.file, Rc::clone(path));
-        let is_known = mapping.file.2 != 0;
-        if is_known && let Some(number) = self.by_file.get(&file_key) {
-            return *number;
+        let looked = self.by_file.get(&file_key).copied();
+        if let Some(looked) = looked.filter(|looked| !looked.may_learn(pid)) {
+            return looked.number;
         }
-        let (number, is_final) = self.of_file(pid, mapping);
-        if is_known && is_final {
-            self.by_file.insert(file_key, number);
-        }
-        number
+        let tries = looked.map_or(0, |looked| looked.tries);
+        self.of_file(pid, mapping, tries)
     }
 
-    /// The module, and whether there is no more to learn: a file that could not be read just now is asked for again.
-    fn of_file(&mut self, pid: u32, mapping: &Mapping) -> (ModuleNumber, bool) {
+    /// The module of a file that is to be read: it was tried `tries` times before.
+    fn of_file(&mut self, pid: u32, mapping: &Mapping, tries: u8) -> ModuleNumber {
         let answer = self.helper.file(FileRequest {
             pid,
             addresses: mapping.addresses.clone(),
             path: mapping.path.to_vec(),
             file: mapping.file,
             build_id: mapping.build_id.as_ref().map(|id| id.as_bytes().to_vec()),
-            since_ns: mapping.since_ns,
+            seen_ns: mapping.seen_ns,
         });
-        let is_final = answer.is_some();
-        let file = answer.flatten().unwrap_or_default();
-        let elf = file.elf();
+        let file = answer.as_ref().and_then(Option::as_ref);
+        let module = self.module(mapping, file);
+        let key = (mapping.file, Rc::clone(&mapping.path));
+        let identity = match (&module.build_id, file) {
+            (Some(id), _) => Identity::BuildId(id.clone()),
+            (None, Some(_)) => Identity::File(key.0, Rc::clone(&key.1)),
+            (None, None) => Identity::Unread(key.0, Rc::clone(&key.1)),
+        };
+        let tries = if file.is_some() { 0 } else { tries + 1 };
+        let number = self.add(identity, || module);
+        // One that there was no answer for is asked for again, at its next sample.
+        if answer.is_some() && mapping.file.2 != 0 {
+            self.by_file.insert(key, Looked { number, tries, pid });
+        }
+        number
+    }
+
+    fn module(&self, mapping: &Mapping, file: Option<&FileFacts>) -> Module {
+        let elf = file.map(FileFacts::elf).unwrap_or_default();
         let build_id = mapping.build_id.clone().or(elf.build_id);
         let content_hash = match &build_id {
-            None => file.content_hash,
+            None => file.and_then(|file| file.content_hash),
             Some(_) => None,
         };
-        let identity = match &build_id {
-            Some(id) => Identity::BuildId(id.clone()),
-            None => Identity::File(mapping.file, Rc::clone(&mapping.path)),
-        };
         let path = String::from_utf8_lossy(&mapping.path);
-        let module = Module {
+        Module {
             kind: ModuleKind::Elf,
             class: elf.class,
             machine: elf.machine,
@@ -164,8 +194,7 @@ impl Modules {
             content_hash,
             path: path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned(),
             segments: elf.segments,
-        };
-        (self.add(identity, || module), is_final)
+        }
     }
 
     /// The kernel proper.

@@ -16,6 +16,8 @@ pub(crate) struct Maps {
     pub(crate) lines: Vec<MapsLine>,
     /// All of them are there.
     pub(crate) is_whole: bool,
+    /// When they were read, or shortly before; monotonic clock.
+    pub(crate) read_ns: u64,
 }
 
 impl Maps {
@@ -25,7 +27,7 @@ impl Maps {
     }
 }
 
-use crate::host::asleep_ns;
+use crate::host::{asleep_ns, monotonic_ns};
 
 /// An executable mapping, as a line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +87,7 @@ impl MapsLine {
 /// The executable mappings of a process.
 pub(crate) fn maps(pid: u32) -> io::Result<Maps> {
     let (mut lines, mut bytes) = (Vec::new(), 0);
+    let read_ns = monotonic_ns();
     for line in BufReader::new(File::open(format!("/proc/{pid}/maps"))?).split(b'\n') {
         let line = line?;
         bytes += line.len();
@@ -92,6 +95,7 @@ pub(crate) fn maps(pid: u32) -> io::Result<Maps> {
             return Ok(Maps {
                 lines,
                 is_whole: false,
+                read_ns,
             });
         }
         lines.extend(MapsLine::parse(&line));
@@ -99,6 +103,7 @@ pub(crate) fn maps(pid: u32) -> io::Result<Maps> {
     Ok(Maps {
         lines,
         is_whole: true,
+        read_ns,
     })
 }
 

@@ -311,7 +311,7 @@ impl Processes {
         program.is_unread = false;
         let time_ns = program.changed_ns;
         for line in maps.lines {
-            program.map(Mapping::from_maps(line), time_ns);
+            program.map(Mapping::from_maps(line, maps.read_ns), time_ns);
         }
         programs.push(program);
         let exited_ns = facts.comm.is_empty().then_some(self.now_ns);

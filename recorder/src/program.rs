@@ -26,6 +26,8 @@ pub(crate) struct Mapping {
     pub(crate) build_id: Option<BuildId>,
     /// When it was made; 0: before the recording.
     pub(crate) since_ns: u64,
+    /// A time at which it was there: when it was made, or else when it was first seen.
+    pub(crate) seen_ns: u64,
 }
 
 impl Mapping {
@@ -38,10 +40,12 @@ impl Mapping {
             path: Rc::from(new.path),
             build_id: new.build_id.as_deref().and_then(BuildId::new),
             since_ns: time_ns,
+            seen_ns: time_ns,
         }
     }
 
-    pub(crate) fn from_maps(line: MapsLine) -> Self {
+    /// A line of what was read at `read_ns`.
+    pub(crate) fn from_maps(line: MapsLine, read_ns: u64) -> Self {
         Self {
             addresses: line.addresses,
             offset: line.offset,
@@ -50,6 +54,7 @@ impl Mapping {
             path: Rc::from(line.path),
             build_id: None,
             since_ns: 0,
+            seen_ns: read_ns,
         }
     }
 }

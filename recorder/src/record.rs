@@ -20,7 +20,7 @@ use crate::hotplug::CpuWatch;
 use crate::jit::Tracker;
 use crate::kernel::{self, KernelMap};
 use crate::options::{Growth, Options, UserStacks};
-use crate::output::Output;
+use crate::output::{Output, check_place};
 use crate::privilege;
 use crate::runs::Runs;
 use crate::session::Session;
@@ -72,10 +72,10 @@ pub fn record(options: &Options) -> Result<Summary> {
     if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
-    // Ahead of all else, so that it shares nothing with this process.
+    check_place(options)?;
+    let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let helper = Helper::start()?;
     let kernel_reader = thread::spawn(KernelMap::read);
-    let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let cpus = online_cpus()?;
     let targets = TargetSet::find(&options.targets, &cpus)?;
     let events = Events::find(&options.events, options.rate)?;
@@ -85,10 +85,11 @@ pub fn record(options: &Options) -> Result<Summary> {
         }
     }
     // Ahead of the command, so that even what runs before it becomes the command is told of.
+    let side_band = SideBand::open(&cpus)?;
     let host = Host {
         helper: Rc::new(helper),
-        side_band: SideBand::open(&cpus)?,
-        cpus,
+        cpus: side_band.cpus().collect(),
+        side_band,
         targets,
         events,
         mode,

@@ -79,8 +79,18 @@ impl Session<'_> {
 
     /// Read what waits. Whether that was all.
     pub(crate) fn turn(&mut self) -> Result<bool> {
-        let was_full = self.is_full;
         let begun = monotonic_ns();
+        let is_all = self.read_events()?;
+        if is_all {
+            // With no samples for hours, too, processes that came and went are forgotten.
+            self.assembler.caught_up(begun);
+        }
+        self.read_jit_maps()?;
+        Ok(is_all)
+    }
+
+    fn read_events(&mut self) -> Result<bool> {
+        let was_full = self.is_full;
         let end = Instant::now() + WAIT;
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
@@ -96,17 +106,13 @@ impl Session<'_> {
             self.send_cuts()?;
             self.rotate_if_due()?;
             if events == 0 {
-                // With no samples for hours, too, processes that came and went are forgotten.
-                self.assembler.caught_up(begun);
-                self.read_jit_maps()?;
                 return Ok(true);
             }
             // Signals, the time and the command want to be looked at, too.
             if (self.is_full && !was_full) || Instant::now() >= end {
-                return Ok(false);
+                break;
             }
         }
-        self.read_jit_maps()?;
         Ok(false)
     }
 

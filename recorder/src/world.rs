@@ -15,10 +15,33 @@ use crate::process::Processes;
 use crate::program::{Mapping, Program};
 use crate::tables::{FrameRow, Space};
 
-/// How often a program is asked about addresses that no mapping of it is known for.
+/// Shortest time between two questions to a program about addresses that no mapping of it is known for.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Longest time, of one whose answers never had such an address.
+const ASK_SELDOM: Duration = Duration::from_secs(32);
 /// Programs whose answers are kept.
 const MAX_ASKED: usize = 64;
+
+/// What a program said that it has mapped.
+#[derive(Debug)]
+struct Asked {
+    at: Instant,
+    /// Until it is asked again.
+    pause: Duration,
+    mappings: Vec<Rc<Mapping>>,
+    /// One of the addresses was in them.
+    has_helped: bool,
+}
+
+impl Asked {
+    /// How long to wait after one more answer: twice as long after each that did not help.
+    fn next_pause(known: Option<&Self>) -> Duration {
+        match known {
+            Some(known) if !known.has_helped => ASK_SELDOM.min(known.pause * 2),
+            _ => ASK_AGAIN,
+        }
+    }
+}
 
 /// Where a user address lies.
 #[derive(Clone, Debug)]
@@ -41,8 +64,8 @@ pub(crate) struct World {
     pub(crate) kernel: KernelMap,
     /// Who reads what belongs to others.
     pub(crate) helper: Rc<Helper>,
-    /// What programs have mapped that had an address in no known mapping, with the time they were asked.
-    asked: HashMap<u32, (Instant, Vec<Rc<Mapping>>)>,
+    /// What programs have mapped that had an address in no known mapping.
+    asked: HashMap<u32, Asked>,
 }
 
 impl fmt::Debug for World {
@@ -129,23 +152,31 @@ impl World {
         Some((module, self.offset(module, &mapping, address)))
     }
 
-    /// The mapping by what the process said within the last second. A walk through code without frame pointers meets many
-    /// words that are no addresses: each process is asked for all its mappings, and not about each word.
+    /// The mapping by what the process said a while ago. A walk through code without frame pointers meets many words that
+    /// are no addresses: each process is asked for all its mappings, and not about each word.
     fn ask(&mut self, pid: u32, program: u32, address: u64) -> Option<Rc<Mapping>> {
         let now = Instant::now();
         let known = self.asked.get(&program);
-        if known.is_none_or(|(asked, _)| now.duration_since(*asked) >= ASK_AGAIN) {
+        if known.is_none_or(|known| now.duration_since(known.at) >= known.pause) {
+            let pause = Asked::next_pause(known);
             if self.asked.len() >= MAX_ASKED {
                 self.asked.clear();
             }
             let maps = self.helper.maps(pid).unwrap_or_default();
-            let mapping = |line| Rc::new(Mapping::from_maps(line));
-            let mappings = maps.lines.into_iter().map(mapping).collect();
-            self.asked.insert(program, (now, mappings));
+            let mapping = |line| Rc::new(Mapping::from_maps(line, maps.read_ns));
+            let asked = Asked {
+                at: now,
+                pause,
+                mappings: maps.lines.into_iter().map(mapping).collect(),
+                has_helped: false,
+            };
+            self.asked.insert(program, asked);
         }
-        let (_, mappings) = self.asked.get(&program)?;
+        let asked = self.asked.get_mut(&program)?;
         let holds = |mapping: &&Rc<Mapping>| mapping.addresses.contains(&address);
-        mappings.iter().find(holds).map(Rc::clone)
+        let found = asked.mappings.iter().find(holds).map(Rc::clone);
+        asked.has_helped |= found.is_some();
+        found
     }
 
     /// The offset of an address in the module that is mapped there.

@@ -51,6 +51,9 @@ pub(crate) struct SymbolArgs {
     /// Folder with debug files: a .build-id tree, or any ELF files (repeatable)
     #[arg(long, value_name = "DIR")]
     pub(crate) symbol_dir: Vec<PathBuf>,
+    /// Ask the debuginfod servers of DEBUGINFOD_URLS for what is not here
+    #[arg(long)]
+    pub(crate) debuginfod: bool,
     /// Neither use nor keep what earlier commands found out
     #[arg(long)]
     pub(crate) no_cache: bool,
@@ -282,7 +285,8 @@ pub(crate) struct FlamegraphArgs {
 #[command(after_help = "\
 EXAMPLES:
   rawstack symbols web.rawstack
-  rawstack symbols web.rawstack --symbol-dir ./debug --json")]
+  rawstack symbols web.rawstack --symbol-dir ./debug --json
+  DEBUGINFOD_URLS=https://debuginfod.example.org rawstack symbols --fetch web.rawstack")]
 pub(crate) struct SymbolsArgs {
     /// Archive
     #[arg(value_name = "FILE")]
@@ -290,6 +294,9 @@ pub(crate) struct SymbolsArgs {
     /// One JSON object a module
     #[arg(long)]
     pub(crate) json: bool,
+    /// Get what is missing from debuginfod servers, for this verb and later ones
+    #[arg(long)]
+    pub(crate) fetch: bool,
     /// Symbols
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use rayon::prelude::*;
 
 /// Items that are rendered in one go.
@@ -88,6 +88,18 @@ pub fn progress(label: &'static str, steps: usize, quiet: bool) -> ProgressBar {
     bar.set_message(label);
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
+}
+
+/// A line on standard error for what comes over the network, seen on a terminal only; gone with the value.
+pub fn transfers(quiet: bool) -> ProgressBar {
+    if quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template("fetching {wide_msg}") {
+        line.set_style(style);
+    }
+    line.with_finish(ProgressFinish::AndClear)
 }
 
 #[cfg(test)]

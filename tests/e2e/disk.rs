@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::output::{
-    archives, assert_seamless, end_command, is_longer, is_named, many_bytes, reserved,
+    archives, assert_seamless, end_command, is_longer, is_named, many_bytes, many_stacks, reserved,
 };
 use crate::recording::{Lab, Recording};
 
@@ -47,6 +47,39 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         Run::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// A file system of its own size on a device that has less room: it takes what the device then does not.
+struct Overcommitted {
+    path: PathBuf,
+    _backing: SmallDisk,
+}
+
+impl Overcommitted {
+    fn new(lab: &Lab) -> Self {
+        let backing = SmallDisk::new(lab, "800k");
+        let (image, path) = (backing.path("image"), lab.path("mounted"));
+        fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        Run::new("mkfs.ext4")
+            .args(["-q", "-O", "^has_journal"])
+            .arg(&image)
+            .success();
+        fs::create_dir(&path).unwrap();
+        Run::new("mount")
+            .args(["-o", "loop"])
+            .args([&image, &path])
+            .success();
+        Self {
+            path,
+            _backing: backing,
+        }
+    }
+}
+
+impl Drop for Overcommitted {
+    fn drop(&mut self) {
+        Run::new("umount").arg(&self.path).output();
     }
 }
 
@@ -118,7 +151,8 @@ fn disk_full_within_memory() {
     let lab = Lab::new();
     let disk = SmallDisk::new(&lab, "1m");
     let archive = disk.path("d.rawstack");
-    let mut recorder = many_bytes(&archive, &[]).spawn();
+    // At a rate that the buffer holds for a second or two, whatever else this machine does.
+    let mut recorder = many_stacks("2000", &archive, &[]).spawn();
     recorder.wait_until("it has begun", || is_longer(&archive, 1000));
     let filler = disk.path("filler");
     // As much as there is: the last write fails.
@@ -166,6 +200,20 @@ fn file_too_large() {
     let keys: Vec<_> = info.damage.keys().map(String::as_str).collect();
     assert_eq!(keys, ["not_ended"], "only the end is missing");
     assert!(info.samples > 1000, "only {} samples", info.samples);
+}
+
+/// Check that it is told, and is a failure, when the disk did not take in the end what it had taken at first.
+#[test]
+fn failed_sync() {
+    let lab = Lab::new();
+    let disk = Overcommitted::new(&lab);
+    let archive = disk.path.join("s.rawstack");
+    let output = many_bytes(&archive, &["-d", "3s"]).output().code(2);
+    let told = output.stderr.lines().last().unwrap_or_default();
+    assert!(
+        told.contains("failed to sync") && told.contains("check the disk"),
+        "{told}"
+    );
 }
 
 /// Check that a folder that takes no more archives holds up nothing: what comes waits in memory, and goes into the next

@@ -15,10 +15,15 @@ use crate::recording::{Lab, Recording, text};
 
 /// A recorder of a workload that gives as many bytes as it can, until it is told to end.
 pub(crate) fn many_bytes(output: &Path, options: &[&str]) -> Run {
+    many_stacks("20000", output, options)
+}
+
+/// The same, at `frequency` in Hz.
+pub(crate) fn many_stacks(frequency: &str, output: &Path, options: &[&str]) -> Run {
     Run::new(rawstack_record())
         .arg("-o")
         .arg(output)
-        .args(["-F", "20000"])
+        .args(["-F", frequency])
         .args(options)
         .arg("--")
         .arg(workload("many_stacks"))

@@ -5,11 +5,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use rawstack_test_support::elf;
 use rawstack_test_support::json::{Frame, Sample, parse_hex, report, symbolize};
 use rawstack_test_support::programs::{script, workload};
+use rawstack_test_support::{Run, elf};
 
 use crate::recording::{Lab, Recording, percent, text};
+
+/// Check that the code of children that live for 2 ms can be named, where all of it was mapped before the recording by a
+/// parent that hardly runs.
+#[test]
+fn short_children_of_a_waiting_parent() {
+    let lab = Lab::new();
+    let told = lab.path("forks");
+    let mut forks = Run::new(workload("forks"))
+        .args([text(&told), "60"])
+        .spawn();
+    forks.wait_until("a child has ended", || told.exists());
+    let options = ["-p", &forks.pid().to_string(), "-F", "1997", "-d", "1s"];
+    let output = lab.recorder("archive.rawstack", &options).success();
+    let recording = Recording::new(lab.path("archive.rawstack"), output);
+
+    let samples = recording.samples();
+    let frames = samples.iter().flat_map(Sample::user_frames);
+    let frames: Vec<&Frame> = frames.filter(|frame| !frame.is_kernel_page()).collect();
+    let unplaced = frames.iter().find(|frame| !frame.is_placed());
+    assert!(unplaced.is_none(), "{unplaced:?}");
+    let rows = report(&recording.archive, &[]).rows;
+    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    assert!(names.contains(&"work_child"), "{names:?}");
+}
 
 /// Check that processes of under 5 ms, half of them from a file deleted at once, leave frames that can be placed.
 #[test]

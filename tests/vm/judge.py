@@ -28,7 +28,7 @@ REFUSALS = {
     "paranoid": ["Permission denied", "CAP_SYS_ADMIN", "perf_event_paranoid"],
     "no-btf": ["/sys/kernel/btf/vmlinux", "No such file", "CONFIG_DEBUG_INFO_BTF"],
     "too-old": ["5.4.0-1-amd64 is too old", "5.8 or newer"],
-    "unwritable": ["/proc/refused.rawstack", "No such file", "-o"],
+    "unwritable": ["/nowhere/refused.rawstack", "No such file", "-o"],
     "lockdown": ["locked down", "lockdown=integrity"],
 }
 
@@ -73,14 +73,14 @@ def recording(outcome: Outcome, name: str, mode: str, folder: Path, rawstack: Ra
     return path, info
 
 
-def share_known(path: Path, rawstack: Rawstack, event: str = "cpu-clock") -> float:
-    """Check that each sample's functions have names, in both halves; the least share of those that always run."""
-    report = json.loads(rawstack("report", "--json", "--event", event, "--symbol-dir", rawstack.symbols, path))
+def share_known(path: Path, rawstack: Rawstack, always: tuple[str, ...] = ALWAYS) -> float:
+    """Check that each sample's functions have names, in both halves; the least share of those that `always` run."""
+    report = json.loads(rawstack("report", "--json", "--event", "cpu-clock", "--symbol-dir", rawstack.symbols, path))
     totals = {(row["module"], row["name"]): row["total"] for row in report["rows"]}
     in_kernel = totals.get(("[kernel]", "vfs_read"), 0)
     reading = totals.get(("/bin/work", "read_zeroes"), 0)
     check(0 < in_kernel <= reading, f"vfs_read has {in_kernel} of the {reading} ns of read_zeroes, which calls it")
-    share, name = min((totals.get(("/bin/work", name), 0) / report["total"], name) for name in ALWAYS)
+    share, name = min((totals.get(("/bin/work", name), 0) / report["total"], name) for name in always)
     check(share >= SHARE, f"{name} is in {share:.1%} of the samples, not in {SHARE:.0%}")
     return share
 
@@ -99,11 +99,13 @@ def events(outcome: Outcome, mode: str, folder: Path, rawstack: Rawstack) -> Non
     path, info = recording(outcome, "events", mode, folder, rawstack)
     turns = next(int(line.split()[0]) for line in outcome.said["events"].lines if line.endswith(" turns"))
     sums = weights(path, rawstack)
-    returns = sums["uretprobe:/bin/work:middle"]
+    returns = next(weight for event, weight in sums.items() if event.startswith("uretprobe:"))
     check(returns == turns, f"events: {returns} returns of {turns} calls")
     reads = sums["raw_syscalls:sys_enter"]
-    check(64 * turns <= reads <= 64 * turns + 200, f"events: {reads} system calls in {turns} turns")
-    share_known(path, rawstack)
+    # From 6.11 on, what a uretprobe returns to makes a system call, too.
+    check(64 * turns <= reads <= 65 * turns + 200, f"events: {reads} system calls in {turns} turns")
+    # While the return is being dealt with, which takes long on a slow machine, the function has been left.
+    share_known(path, rawstack, ("main", "outermost"))
     modules = [module["path"] for module in info["modules"]]
     check("[uprobes]" not in modules, "events: the trampoline of uretprobes in a stack")
 
@@ -139,7 +141,8 @@ def known_counts(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) 
     check(info["samples"] == calls, f"uprobe: {info['samples']} samples of {calls} calls of middle()")
     path, _ = recording(outcome, "off-cpu", mode, folder, rawstack)
     blocked = sum(sample["weight"] for sample in samples_of(path, rawstack)) / 1e9
-    check(1 <= blocked <= 2, f"off-cpu: {blocked} s in a command that sleeps 1 s")
+    # The clock of the sleep starts a moment before the task is switched out: some milliseconds on a slow machine.
+    check(0.98 <= blocked <= 2, f"off-cpu: {blocked} s in a command that sleeps 1 s")
     _, info = recording(outcome, "faults", mode, folder, rawstack)
     return f"{calls} calls, {blocked:.3f} s blocked, {info['samples']} page faults"
 
@@ -151,22 +154,29 @@ def in_cgroup(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> 
     check(pids == {inside}, f"cgroup: samples of processes {pids}, only {inside} is inside")
 
 
-def churned(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
-    """Check that a sample in churn_work() has the build ID of the only program that has the function there."""
+def churned(kernel: Kernel, outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that a sample in churn_work() has the build ID of the only program that has the function there.
+
+    Before 5.12 the kernel tells no build IDs: they are read from the file, and there is none to be had of a program that
+    has ended and whose file was written over. Never another's."""
     path, _ = recording(outcome, "churn", mode, folder, rawstack)
     build_ids = [build_id(rawstack.symbols / f"churn-{number}") for number in range(CHURN_PROGRAMS)]
-    pids, right = set(), 0
+    pids, right, without = set(), 0, 0
     for sample in samples_of(path, rawstack):
         leaf = next((frame for frame in sample["frames"] if frame["kind"] == "user"), None)
         number = (int(leaf["address"], 16) - CHURN_WORK) // CHURN_PAGE if leaf else -1
         if 0 <= number < CHURN_PROGRAMS:
-            check(leaf.get("build_id") == build_ids[number], f"churn: program {number}, but {sample}")
-            right += 1
             pids.add(sample["pid"])
+            if leaf["build_id"] is None:
+                without += 1
+            else:
+                check(leaf["build_id"] == build_ids[number], f"churn: program {number}, but {sample}")
+                right += 1
     ended = printed(outcome, "churn", r"ended (\d+)")
-    check(right >= FEWEST_CHURNED, f"churn: only {right} samples of {ended} programs")
+    check(right + without >= FEWEST_CHURNED and right > 0, f"churn: {right} and {without} samples of {ended} programs")
+    check(kernel.series < (5, 12) or without <= right / 100, f"churn: {without} samples without build ID, {right} with")
     check(len(pids) < ended / 2, f"churn: {ended} programs, but {len(pids)} process IDs: they were not used again")
-    return f"{ended} programs on {len(pids)} PIDs, {right} samples right"
+    return f"{ended} programs on {len(pids)} PIDs, {right} samples right, {without} unknown"
 
 
 def lived(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
@@ -231,8 +241,8 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
         states = ", ".join(f"{count} {state}" for state, count in info["ids"]["states"].items() if count)
         facts.append(f"{mode:<9} {states}; {share_known(path, rawstack):.1%} known")
 
-    def tell(look) -> None:
-        if fact := look(outcome, folder, mode, rawstack):
+    def tell(look, *arguments) -> None:
+        if fact := look(*arguments, outcome, folder, mode, rawstack):
             facts.append(fact)
 
     attempt(check, outcome.release == kernel.release, f"kernel {outcome.release or 'none'} came up")
@@ -243,11 +253,12 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
     attempt(kprobe, outcome, mode, folder, rawstack)
     attempt(rights, outcome)
     attempt(doctor, outcome)
-    for look in (known_counts, in_cgroup, churned, lived):
+    for look in (known_counts, in_cgroup, lived):
         attempt(tell, look)
+    attempt(tell, churned, kernel)
     refusals = dict(REFUSALS)
     if kernel.series < (5, 15):
-        refusals["two-probes"] = ["uprobe:/bin/work:main", "5.15"]
+        refusals["two-probes"] = ["uprobe:/bin/work:0x", "5.15"]
     if not can_defer(kernel):
         refusals["no-deferral"] = ["--user-stacks", "6.18", "immediate"]
     if kernel.series < (5, 11):

@@ -1,6 +1,6 @@
 //! The kernel itself: what it is, and whether it takes the recorder's programs.
 
-use std::fs::{self, File};
+use std::fs::File;
 
 use rawstack_bpf::can_defer;
 use rustix::system::uname;
@@ -8,7 +8,6 @@ use rustix::system::uname;
 use super::{Check, Verdict};
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
-const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 pub(super) fn checks() -> Vec<Check> {
     let release = uname().release().to_string_lossy().into_owned();
@@ -27,10 +26,7 @@ pub(super) fn checks() -> Vec<Check> {
     vec![
         Check::needed("version", version),
         Check::needed("type information", type_information()),
-        Check::needed(
-            "lockdown",
-            lockdown(&fs::read_to_string(LOCKDOWN).unwrap_or_default()),
-        ),
+        Check::needed("lockdown", lockdown()),
         Check::wanted("deferred capture", deferred),
     ]
 }
@@ -41,31 +37,12 @@ fn type_information() -> Verdict {
     Verdict::of(File::open(BTF).map(|_| ()).map_err(why), BTF)
 }
 
-/// `none [integrity] confidentiality`; nothing where the kernel has no such thing.
-fn lockdown(text: &str) -> Verdict {
-    let level = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
-    match level.map(|(level, _)| level) {
-        Some("confidentiality") => Verdict::Missing(
+fn lockdown() -> Verdict {
+    match rawstack_bpf::lockdown() {
+        Some(level) if level == "confidentiality" => Verdict::Missing(
             "no program may read the kernel's memory; boot with lockdown=integrity or without lockdown".to_owned(),
         ),
-        Some(level) => Verdict::Works(level.to_owned()),
+        Some(level) => Verdict::Works(level),
         None => Verdict::Works("none".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that only the level that hides memory stands in the way.
-    #[test]
-    fn levels() {
-        assert_eq!(lockdown(""), Verdict::Works("none".to_owned()));
-        let integrity = lockdown("none [integrity] confidentiality\n");
-        assert_eq!(integrity, Verdict::Works("integrity".to_owned()));
-        let missing = lockdown("none integrity [confidentiality]\n");
-        assert!(matches!(missing, Verdict::Missing(_)));
     }
 }

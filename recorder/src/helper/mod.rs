@@ -33,7 +33,7 @@ pub(crate) use archives::ArchiveDoor;
 pub(crate) use client::Helper;
 pub(crate) use cpus::CpuDoor;
 pub(crate) use jit::JitReader;
-pub(crate) use wire::{FileRequest, ProcessAnswer};
+pub(crate) use wire::{FileFacts, FileRequest, ProcessAnswer};
 
 /// First argument by which this program knows that it is to supervise.
 const SUPERVISE: &str = "--rawstack-helper";

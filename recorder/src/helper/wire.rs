@@ -53,8 +53,8 @@ pub(crate) struct FileRequest {
     pub(crate) file: (u32, u32, u64),
     /// Build ID, where known.
     pub(crate) build_id: Option<Vec<u8>>,
-    /// When it was mapped, monotonic clock; 0: before that was told of.
-    pub(crate) since_ns: u64,
+    /// When it was mapped or, if nobody told of that, first seen; monotonic clock.
+    pub(crate) seen_ns: u64,
 }
 
 /// What the worker says, in the order of requests.
@@ -217,7 +217,7 @@ mod tests {
             path: b"/a\xff".to_vec(),
             file: (1, 2, 3),
             build_id: Some(vec![4; 20]),
-            since_ns: 5,
+            seen_ns: 5,
         })
     }
 

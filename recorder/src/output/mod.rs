@@ -135,7 +135,7 @@ impl Output {
         };
         let mut disk = Disk::new(queue.clone(), maker);
         match flight {
-            Some(_) => check_folder(&first).map_err(archive_error)?,
+            Some(_) => check_place(options)?,
             None => disk.open().map_err(archive_error)?,
         }
         let encoder = Encoder::new(WriterOptions::default().level).map_err(archive_error)?;
@@ -329,14 +329,21 @@ impl Output {
     }
 }
 
-/// See that archives can be created beside `path`: better said now than when one is wanted.
-fn check_folder(path: &Path) -> rawstack_format::Result<()> {
+/// See that archives can be created where `options` say: better said now than when one is wanted.
+pub(crate) fn check_place(options: &Options) -> Result<()> {
+    let path = &options.output;
+    if path == Path::new("-") {
+        return Ok(());
+    }
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| FormatError::Create {
-        path: path.to_owned(),
-        source: error.into(),
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| Error::Archive {
+        path: path.clone(),
+        error: FormatError::Create {
+            path: path.clone(),
+            source: error.into(),
+        },
     })
 }

@@ -13,6 +13,7 @@ use rawstack_format::id::{BuildId, FileOffset};
 use rawstack_format::record::Segment;
 
 use super::mmap::FileBytes;
+use super::packed;
 use super::section::{self, Section, SectionError};
 use crate::error::{Error, Result};
 
@@ -74,6 +75,15 @@ pub struct DebugLink {
     pub crc: u32,
 }
 
+/// Name and build ID of the file that holds what several debug files share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlternateLink {
+    /// Path, relative to the folder of the file where it is not absolute.
+    pub name: String,
+    /// Build ID of the alternate file.
+    pub build_id: BuildId,
+}
+
 impl ElfFile {
     /// Open and read the headers of the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
@@ -81,7 +91,9 @@ impl ElfFile {
             path: path.to_owned(),
             source,
         })?;
-        Self::parse(path, bytes)
+        // Kernel modules are compressed as a whole.
+        let plain = packed::unpack(&bytes).map(FileBytes::from);
+        Self::parse(path, plain.unwrap_or(bytes))
     }
 
     /// Read the headers of an image that came from elsewhere, `name` being for messages.
@@ -226,6 +238,26 @@ impl ElfFile {
         }
         ranges.sort_by_key(|range| (range.start, range.end));
         ranges
+    }
+
+    /// Plain size of the compilation units, in bytes.
+    pub fn dwarf_size(&self) -> u64 {
+        let found = [".debug_info", ".zdebug_info"]
+            .iter()
+            .find_map(|name| self.section(name));
+        found.map_or(0, |found| section::plain_size(self, found))
+    }
+
+    /// The content of `.gnu_debugaltlink`.
+    pub fn alternate_link(&self) -> Option<AlternateLink> {
+        let section = self.section(".gnu_debugaltlink")?;
+        let content = section::content(self, section).ok()?;
+        let length = content.iter().position(|&byte| byte == 0)?;
+        let name = str::from_utf8(content.get(..length)?).ok()?;
+        Some(AlternateLink {
+            name: name.to_owned(),
+            build_id: BuildId::new(content.get(length.checked_add(1)?..)?)?,
+        })
     }
 
     /// The content of `.gnu_debuglink`.

@@ -89,6 +89,19 @@ pub fn content<'a>(file: &'a ElfFile, section: &Section) -> Result<Cow<'a, [u8]>
     Ok(Cow::Borrowed(stored))
 }
 
+/// Size of the plain content of `section`, as its header claims.
+pub fn plain_size(file: &ElfFile, section: &Section) -> u64 {
+    let stored = || file.range(section.offset, section.size);
+    let header = if section.flags & COMPRESSED != 0 {
+        stored().and_then(|stored| CompressionHeader::read(file, stored))
+    } else if section.name.starts_with(".zdebug_") {
+        stored().and_then(CompressionHeader::read_gnu)
+    } else {
+        None
+    };
+    header.map_or(section.size, |header| header.size)
+}
+
 /// Method, size and bytes of a compressed section.
 struct CompressionHeader<'a> {
     method: u32,

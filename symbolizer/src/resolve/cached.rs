@@ -47,7 +47,7 @@ impl ElfResolver<'_> {
             return known;
         }
         let fresh = resolve_elf(module, files, &missing, self.options);
-        if !fresh.damaged {
+        if !fresh.damaged && fresh.missing.is_empty() {
             keep(cache, &key, stored.as_ref(), &missing, &fresh);
         }
         join((there, known), (&missing, &fresh)).1
@@ -69,9 +69,11 @@ impl ElfResolver<'_> {
             ];
             facts.into_iter().for_each(|fact| key.add_number(fact));
         }
-        for (_, file) in &files.files {
-            add_file(&mut key, file);
-        }
+        let files_of_its_own = files.files.iter().map(|(_, file)| file);
+        let shared = files.alternate.iter().chain(&files.package);
+        files_of_its_own
+            .chain(shared)
+            .for_each(|file| add_file(&mut key, file));
         key.finish()
     }
 }

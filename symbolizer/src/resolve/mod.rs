@@ -29,7 +29,7 @@ use cached::ElfResolver;
 pub use jit::JitQuery;
 pub use kernel::KernelSymbolTable;
 use module::ModuleAnswers;
-pub use module::ResolveOptions;
+pub use module::{MissingPieces, ResolveOptions};
 pub use reason::UnresolvedReason;
 pub use symbols::{Answer, NamedFrame, Place, Symbols};
 
@@ -61,6 +61,8 @@ pub struct Answered {
     pub answers: Vec<Answer>,
     /// Whether debug information was damaged, beyond the limits or given up.
     pub damaged: bool,
+    /// What the debug information refers to and is not there.
+    pub missing: MissingPieces,
 }
 
 impl Symbolizer {
@@ -135,6 +137,7 @@ impl Symbolizer {
             let answered = found.into_iter().map(|module| Answered {
                 answers: symbols.merge(&module),
                 damaged: module.damaged,
+                missing: module.missing.clone(),
             });
             let answered = answered.collect();
             let jit = symbols.merge(&jit::resolve_jit(jit));

@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::Module;
 
-use super::dwarf::{self, Budget, DwarfSections, Place};
+use super::dwarf::{self, Budget, Companions, DwarfSections, Place};
 use super::elf_symbols::{Symbol, SymbolTable};
 use super::file_offset::{Svma, to_svma};
 use super::reason::UnresolvedReason;
@@ -57,6 +57,24 @@ pub(super) struct ModuleAnswers {
     pub(super) names: ByteTable,
     /// Whether debug information was damaged, beyond the limits or given up.
     pub(super) damaged: bool,
+    /// What the debug information refers to and is not there.
+    pub(super) missing: MissingPieces,
+}
+
+/// Pieces of debug information that are not there: what would have been in them has no name or a lesser one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MissingPieces {
+    /// Object files of split units (`.dwo`) that were needed, sorted.
+    pub split: Vec<String>,
+    /// The alternate file (`dwz`).
+    pub alternate: Option<String>,
+}
+
+impl MissingPieces {
+    /// Whether nothing is missing.
+    pub fn is_empty(&self) -> bool {
+        self.split.is_empty() && self.alternate.is_none()
+    }
 }
 
 /// Resolve `offsets`, sorted and without repetition, of an ELF module.
@@ -84,7 +102,7 @@ pub(super) fn resolve_elf(
     if let Some(file) = files.dwarf().filter(|_| options.dwarf) {
         match DwarfSections::load(file) {
             Ok(sections) => {
-                starts = found.add_dwarf(&sections, file, &wanted);
+                starts = found.add_dwarf(&sections, files, file, &wanted);
                 sections.release_all();
             }
             Err(_) => found.damaged = true,
@@ -92,6 +110,17 @@ pub(super) fn resolve_elf(
     }
     found.add_symbols(files, &starts);
     found
+}
+
+/// The other files of the debug information; one that cannot be read counts as missing.
+fn companions(files: &ModuleFiles) -> Companions<'_> {
+    let alternate = files.alternate.as_ref();
+    let package = files.package.as_ref();
+    Companions {
+        alternate: alternate.and_then(|file| DwarfSections::load(file).ok()),
+        package: package.and_then(|file| DwarfSections::load_split(file).ok()),
+        search: files.split.clone(),
+    }
 }
 
 /// Offsets → addresses, by the recorded segments, else by those of a file that is not cut down to debug information.
@@ -137,16 +166,22 @@ impl ModuleAnswers {
     fn add_dwarf(
         &mut self,
         sections: &DwarfSections<'_>,
+        files: &ModuleFiles,
         file: &ElfFile,
         wanted: &[Svma],
     ) -> Vec<Svma> {
         let budget = Budget::new(MODULE_TIME);
         let code = file.code_ranges();
-        let found = dwarf::resolve(sections, &code, wanted, &budget);
+        let companions = companions(files);
+        let found = dwarf::resolve(sections, &companions, &code, wanted, &budget);
         self.damaged |= budget.was_spent() || found.damaged;
         self.files = found.files;
+        self.missing = MissingPieces {
+            split: found.missing.into_iter().collect(),
+            alternate: files.missing_alternate.clone(),
+        };
         for function in &found.functions {
-            let name = function.linkage_name.or(function.name);
+            let name = function.linkage_name.as_ref().or(function.name.as_ref());
             let row = NamedFunction {
                 name: name.map_or(StringId::NONE, |name| self.names.intern(name)),
                 plain: function.linkage_name.is_none(),

@@ -12,11 +12,14 @@ mod names;
 mod plan;
 mod program;
 mod sections;
+mod split;
 mod units;
 mod visit;
 mod walk;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +30,7 @@ use rayon::prelude::*;
 use super::file_offset::Svma;
 use crate::guard::guarded;
 pub(super) use sections::DwarfSections;
+pub(super) use split::Companions;
 use units::Units;
 use visit::{UnitAnswers, visit};
 
@@ -70,12 +74,12 @@ impl Budget {
 }
 
 /// A function, or one inlined into another, as the debug information has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Function<'a> {
     /// Name as the linker knows it.
-    pub(super) linkage_name: Option<&'a [u8]>,
+    pub(super) linkage_name: Option<Cow<'a, [u8]>>,
     /// Name as the source has it.
-    pub(super) name: Option<&'a [u8]>,
+    pub(super) name: Option<Cow<'a, [u8]>>,
     /// Function that this one is inlined into, as an index into [`Answers::functions`].
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.
@@ -126,6 +130,8 @@ pub(super) struct Answers<'a> {
     pub(super) files: Vec<String>,
     /// Whether a unit could not be read.
     pub(super) damaged: bool,
+    /// Object files of split units that were not found.
+    pub(super) missing: BTreeSet<String>,
 }
 
 /// Resolve `wanted`, sorted addresses without repetition, with the debug information of one module.
@@ -134,6 +140,7 @@ pub(super) struct Answers<'a> {
 /// functions that the linker threw away, and ignored.
 pub(super) fn resolve<'a>(
     sections: &'a DwarfSections<'a>,
+    companions: &'a Companions<'a>,
     code: &[Range<u64>],
     wanted: &[Svma],
     budget: &Budget,
@@ -142,11 +149,12 @@ pub(super) fn resolve<'a>(
         answers: vec![Answer::default(); wanted.len()],
         ..Answers::default()
     };
-    let units = Units::parse(sections.borrow(), code);
+    let units = Units::parse_with(sections.borrow(), companions.alternate.as_ref(), code);
     // The headers lie all over the entries.
     if let Some(entries) = units.entries(0, units.len().saturating_sub(1)) {
         sections.release(entries);
     }
+    let pieces = companions.pieces();
     let mut tried: Vec<Vec<u32>> = vec![Vec::new(); units.len()];
     // The quick table first; the units' own ranges for what it does not know, or was wrong about.
     for round in [units::Source::Aranges, units::Source::UnitRanges] {
@@ -162,7 +170,19 @@ pub(super) fn resolve<'a>(
         let mut visited: Vec<Visited<'a>> = batches(&units, work)
             .into_par_iter()
             .with_max_len(1)
-            .flat_map_iter(|batch| visit_batch(sections, &units, batch, wanted, budget))
+            .flat_map_iter(|batch| {
+                let found = batch.iter().map(|(unit, indices)| {
+                    let here = indices
+                        .iter()
+                        .filter_map(|&index| wanted.get(index as usize));
+                    let here: Vec<u64> = here.map(|address| address.0).collect();
+                    let found = guarded(|| visit(&units, *unit, &here, &pieces, budget));
+                    (*unit, indices.clone(), found.flatten())
+                });
+                let found: Vec<Visited<'a>> = found.collect();
+                release_batch(sections, &units, &batch);
+                found
+            })
             .collect();
         // Where several units say as much of an address, the first one counts, whatever else was asked.
         visited.sort_by_key(|(unit, _, _)| *unit);
@@ -199,29 +219,13 @@ fn batches(units: &Units<'_, '_>, work: Vec<(usize, Vec<u32>)>) -> Vec<Vec<(usiz
     batches.into_iter().map(|(_, batch)| batch).collect()
 }
 
-/// Visit the units of a batch, and let go of the memory that their entries were read from.
-fn visit_batch<'a>(
-    sections: &'a DwarfSections<'a>,
-    units: &Units<'a, '_>,
-    batch: Vec<(usize, Vec<u32>)>,
-    wanted: &[Svma],
-    budget: &Budget,
-) -> Vec<Visited<'a>> {
+/// Let go of the memory that the entries of a batch were read from.
+fn release_batch(sections: &DwarfSections<'_>, units: &Units<'_, '_>, batch: &[(usize, Vec<u32>)]) {
     let ends = batch.first().zip(batch.last());
     let entries = ends.and_then(|((first, _), (last, _))| units.entries(*first, *last));
-    let visit = |(unit, indices): (usize, Vec<u32>)| {
-        let here = indices
-            .iter()
-            .filter_map(|&index| wanted.get(index as usize));
-        let here: Vec<u64> = here.map(|address| address.0).collect();
-        let found = guarded(|| visit(units, unit, &here, budget)).flatten();
-        (unit, indices, found)
-    };
-    let visited = batch.into_iter().map(visit).collect();
     if let Some(entries) = entries {
         sections.release(entries);
     }
-    visited
 }
 
 /// What of `placed` was not tried before; it counts as tried then.
@@ -254,6 +258,7 @@ impl<'a> Answers<'a> {
             file: place.file.map(|file| file.saturating_add(first_file)),
             ..place
         };
+        self.missing.extend(found.missing);
         self.files.extend(found.files);
         self.functions
             .extend(found.functions.into_iter().map(|function| {

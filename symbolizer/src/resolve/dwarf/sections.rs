@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gimli::{RunTimeEndian, SectionId};
+use gimli::{DwarfPackage, RunTimeEndian, SectionId};
 use rayon::prelude::*;
 
 use super::Slice;
@@ -23,6 +23,24 @@ const NEEDED: [SectionId; 10] = [
     SectionId::DebugStrOffsets,
 ];
 
+/// What is read of split units: their sections are named `.dwo` at the end. A package's index tells parts of all of
+/// them, so that none may be missing, though not all are looked into.
+const NEEDED_OF_SPLIT: [SectionId; 13] = [
+    SectionId::DebugInfo,
+    SectionId::DebugAbbrev,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+    SectionId::DebugRngLists,
+    SectionId::DebugCuIndex,
+    SectionId::DebugTuIndex,
+    SectionId::DebugLine,
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
+    SectionId::DebugTypes,
+];
+
 /// Contents of the needed sections.
 #[derive(Debug)]
 pub(crate) struct DwarfSections<'a> {
@@ -34,9 +52,23 @@ pub(crate) struct DwarfSections<'a> {
 impl<'a> DwarfSections<'a> {
     /// Take the sections out of `file`, compressed ones in parallel.
     pub(crate) fn load(file: &'a ElfFile) -> Result<Self, SectionError> {
-        let contents = NEEDED
+        Self::load_named(file, &NEEDED, |id| id.name())
+    }
+
+    /// Take the sections out of an object file or a package of split units.
+    pub(crate) fn load_split(file: &'a ElfFile) -> Result<Self, SectionError> {
+        let name = |id: &SectionId| id.dwo_name().unwrap_or_default();
+        Self::load_named(file, &NEEDED_OF_SPLIT, name)
+    }
+
+    fn load_named(
+        file: &'a ElfFile,
+        needed: &[SectionId],
+        name: impl Fn(&SectionId) -> &'static str + Sync,
+    ) -> Result<Self, SectionError> {
+        let contents = needed
             .par_iter()
-            .map(|&id| file.debug_section(id.name()).map(|content| (id, content)))
+            .map(|id| file.debug_section(name(id)).map(|content| (*id, content)))
             .collect::<Result<_, _>>()?;
         let endian = if file.big_endian {
             RunTimeEndian::Big
@@ -64,13 +96,18 @@ impl<'a> DwarfSections<'a> {
 
     /// As gimli wants them.
     pub(crate) fn borrow(&'a self) -> gimli::Dwarf<Slice<'a>> {
-        let of = |id: SectionId| -> Result<Slice<'a>, gimli::Error> {
-            let content = self.contents.iter().find(|(held, _)| *held == id);
-            Ok(Slice::new(
-                content.map_or(&[], |(_, bytes)| bytes),
-                self.endian,
-            ))
-        };
+        let of = |id| Ok::<_, gimli::Error>(self.section(id));
         gimli::Dwarf::load(of).unwrap_or_default()
+    }
+
+    /// As a package of split units; nothing where its index is damaged.
+    pub(crate) fn package(&'a self) -> Option<DwarfPackage<Slice<'a>>> {
+        let of = |id| Ok::<_, gimli::Error>(self.section(id));
+        DwarfPackage::load(of, Slice::new(&[], self.endian)).ok()
+    }
+
+    fn section(&'a self, id: SectionId) -> Slice<'a> {
+        let content = self.contents.iter().find(|(held, _)| *held == id);
+        Slice::new(content.map_or(&[], |(_, bytes)| bytes), self.endian)
     }
 }

@@ -12,6 +12,7 @@ use gimli::{
 use rayon::prelude::*;
 
 use super::Slice;
+use super::sections::DwarfSections;
 use crate::resolve::file_offset::Svma;
 
 /// Where ranges of units are taken from.
@@ -35,6 +36,8 @@ pub(super) struct Units<'a, 'c> {
     pub(super) dwarf: Dwarf<Slice<'a>>,
     code: &'c [Range<u64>],
     headers: Vec<UnitHeader<Slice<'a>>>,
+    /// The units of the alternate file, which several modules share.
+    alternate: Option<Box<Self>>,
     /// Units that others refer to, parsed when first needed.
     referred: Vec<OnceLock<Option<Box<Unit<Slice<'a>>>>>>,
 }
@@ -63,8 +66,34 @@ impl<'a, 'c> Units<'a, 'c> {
             dwarf,
             code,
             headers,
+            alternate: None,
             referred,
         }
+    }
+
+    /// As [`parse`](Self::parse), with the file that `dwz` moved shared entries and strings to.
+    pub(super) fn parse_with(
+        mut dwarf: Dwarf<Slice<'a>>,
+        alternate: Option<&'a DwarfSections<'a>>,
+        code: &'c [Range<u64>],
+    ) -> Self {
+        if let Some(alternate) = alternate {
+            dwarf.set_sup(alternate.borrow());
+        }
+        Self {
+            alternate: alternate.map(|other| Box::new(Self::parse(other.borrow(), code))),
+            ..Self::parse(dwarf, code)
+        }
+    }
+
+    /// The units of the alternate file.
+    pub(super) fn alternate(&self) -> Option<&Self> {
+        self.alternate.as_deref()
+    }
+
+    /// The executable ranges.
+    pub(super) fn code(&self) -> &'c [Range<u64>] {
+        self.code
     }
 
     /// Number of units.
