@@ -8,6 +8,8 @@ mod formats;
 mod golden;
 mod hostile;
 mod invocation;
+mod killer_elf;
+mod killers;
 mod offline;
 mod oracle;
 mod pieces;

@@ -132,6 +132,10 @@ fn name(
     let (symbols, answered) = resolve(args, module, files, &distinct)?;
     let inlines = !args.symbols.no_inlines;
     if !args.output.quiet {
+        if let Some(damage) = answered.damage {
+            let path = clean(&module.path);
+            eprintln!("rawstack: {path}: {damage}; symbols stand in");
+        }
         for line in missing_pieces(&answered.missing) {
             eprintln!("rawstack: {}: missing {line}", clean(&module.path));
         }
