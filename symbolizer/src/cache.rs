@@ -320,6 +320,8 @@ fn touch(path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn key(number: u64) -> Key {
@@ -360,7 +362,7 @@ mod tests {
         cache.write(&key(1), b"x");
         assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o700);
         let link = home.path().join("link");
-        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        symlink(&folder, &link).unwrap();
         assert!(Cache::new(link).read(&key(1)).is_none());
     }
 

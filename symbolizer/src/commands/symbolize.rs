@@ -188,7 +188,9 @@ fn resolve(
         offsets,
         kernel: &KernelSymbolTable::default(),
     }];
-    let (symbols, answered) = symbolizer(&args.symbols)?.resolve(&query, &|| ());
+    let bar = output::progress("resolving", query.len(), args.output.quiet);
+    let (symbols, answered) = symbolizer(&args.symbols)?.resolve(&query, &|| bar.inc(1));
+    bar.finish_and_clear();
     Ok((symbols, answered.into_iter().next().unwrap_or_default()))
 }
 
