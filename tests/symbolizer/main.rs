@@ -14,3 +14,4 @@ mod places;
 mod rules;
 mod run;
 mod selection;
+mod symbols_only;

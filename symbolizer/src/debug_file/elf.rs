@@ -325,6 +325,7 @@ fn section_row<S: SectionHeader<Endian = Endianness>>(
         offset: row.sh_offset(endian).into(),
         size: row.sh_size(endian).into(),
         link: row.sh_link(endian),
+        entry_size: row.sh_entsize(endian).into(),
     }
 }
 

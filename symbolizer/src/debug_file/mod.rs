@@ -14,4 +14,5 @@ mod minidebug;
 pub mod mmap;
 mod packed;
 mod places;
+pub mod relocations;
 pub mod section;

@@ -37,6 +37,8 @@ pub struct Section {
     pub size: u64,
     /// `sh_link`.
     pub link: u32,
+    /// `sh_entsize`.
+    pub entry_size: u64,
 }
 
 impl Section {

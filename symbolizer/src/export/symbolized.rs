@@ -34,6 +34,7 @@ struct JsonNumber<'n> {
     frames: Vec<JsonFrame<'n>>,
     module: &'n str,
     reason: Option<&'static str>,
+    uncertain: bool,
 }
 
 #[derive(Serialize)]
@@ -66,6 +67,7 @@ pub fn write_json(named: &NamedNumber<'_>, inlines: bool, out: &mut dyn Write) -
         frames: frames.collect(),
         module: &path,
         reason: named.answer.reason.map(|reason| reason.name()),
+        uncertain: named.answer.uncertain,
     };
     serde_json::to_writer(&mut *out, &row)?;
     out.write_all(b"\n")?;
@@ -96,6 +98,9 @@ pub fn write_text(named: &NamedNumber<'_>, inlines: bool, out: &mut dyn Write) -
         write!(out, " at {file}:{}", frame.place.line)?;
         if frame.place.column != 0 {
             write!(out, ":{}", frame.place.column)?;
+        }
+        if named.answer.uncertain {
+            out.write_all(b" (uncertain)")?;
         }
         out.write_all(b"\n")?;
     }

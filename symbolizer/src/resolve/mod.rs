@@ -6,10 +6,13 @@
 mod demangle;
 mod dwarf;
 mod elf_symbols;
+mod fde;
 pub mod file_offset;
+mod go;
 mod jit;
 mod kernel;
 mod module;
+mod plt;
 mod reason;
 mod symbols;
 pub mod trampoline;
