@@ -7,6 +7,7 @@ mod formats;
 mod golden;
 mod hostile;
 mod invocation;
+mod kernel;
 mod offline;
 mod oracle;
 mod pieces;

@@ -293,14 +293,19 @@ impl ElfFile {
         let header = H::parse(data).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, data).ok()?;
+        let is_object = self.kind == elf::ET_REL.0;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let Ok(table) = sections.symbols(endian, data, kind) else {
                 continue;
             };
             for symbol in table.symbols() {
+                let value: u64 = symbol.st_value(endian).into();
+                let section = usize::from(symbol.st_shndx(endian).0);
+                // In object files a symbol counts from its section.
+                let base = self.sections.get(section).filter(|_| is_object);
                 each(RawSymbol {
                     name: symbol.name(endian, table.strings()).unwrap_or_default(),
-                    svma: symbol.st_value(endian).into(),
+                    svma: value.wrapping_add(base.map_or(0, |section| section.svma)),
                     size: symbol.st_size(endian).into(),
                     kind: symbol.st_type().0,
                     bind: symbol.st_bind().0,
@@ -326,6 +331,7 @@ fn section_row<S: SectionHeader<Endian = Endianness>>(
         size: row.sh_size(endian).into(),
         link: row.sh_link(endian),
         entry_size: row.sh_entsize(endian).into(),
+        placed: None,
     }
 }
 

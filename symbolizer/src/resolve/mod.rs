@@ -82,10 +82,11 @@ impl Symbolizer {
     ) -> Vec<ModuleFiles> {
         let locate = |module: &&Module| {
             let found = match module.kind {
-                ModuleKind::Elf | ModuleKind::Vdso | ModuleKind::Kernel => locator.locate(module),
-                ModuleKind::KernelModule | ModuleKind::BpfProgram | ModuleKind::Anonymous => {
-                    ModuleFiles::default()
-                }
+                ModuleKind::Elf
+                | ModuleKind::Vdso
+                | ModuleKind::Kernel
+                | ModuleKind::KernelModule => locator.locate(module),
+                ModuleKind::BpfProgram | ModuleKind::Anonymous => ModuleFiles::default(),
             };
             progress();
             found
