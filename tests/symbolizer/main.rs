@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails with the test")]
 
 mod archive;
+mod cache;
 mod fixtures;
 mod formats;
 mod golden;

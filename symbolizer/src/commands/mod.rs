@@ -1,5 +1,6 @@
 //! The verbs: each loads, resolves and renders, and says what failed.
 
+mod cache;
 mod dump;
 mod flamegraph;
 mod info;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use indicatif::HumanBytes;
+use rawstack_symbolizer::cache::Cache;
 use rawstack_symbolizer::debug_file::debuginfod::{Client, ClientError, Settings, Step};
 use rawstack_symbolizer::debug_file::locate::{Locator, Places};
 use rawstack_symbolizer::output;
@@ -31,6 +33,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Flamegraph(args) => flamegraph::run(args),
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
+        Verb::Cache(args) => cache::run(args),
         Verb::Record(args) => record::run(args),
     }
 }
@@ -64,7 +67,9 @@ fn locator(args: &SymbolArgs, ask: bool, quiet: bool) -> Result<Locator> {
 
 /// What to read, as the options say.
 fn symbolizer(args: &SymbolArgs) -> Result<Symbolizer> {
-    Ok(Symbolizer::new(ResolveOptions {
+    let options = ResolveOptions {
         dwarf: !args.symbols_only,
-    })?)
+    };
+    let cache = Cache::of_user().filter(|_| !args.no_cache);
+    Ok(Symbolizer::new(options)?.with_cache(cache))
 }

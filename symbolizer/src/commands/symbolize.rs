@@ -9,7 +9,7 @@ use rawstack_format::id::{BuildId, FileOffset};
 use rawstack_format::record::{Module, Segment};
 use rawstack_symbolizer::debug_file::elf::{ElfFile, PF_X};
 use rawstack_symbolizer::debug_file::locate::{Locator, ModuleFiles};
-use rawstack_symbolizer::export::symbolized::{NamedNumber, write_json, write_text};
+use rawstack_symbolizer::export::symbolized::{NamedNumber, NumberWriter};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::report::symbols::missing_pieces;
 use rawstack_symbolizer::resolve::file_offset::{Svma, to_offset, to_svma};
@@ -136,27 +136,30 @@ fn name(
             eprintln!("rawstack: {}: missing {line}", clean(&module.path));
         }
     }
-    for &number in numbers {
-        let place = distinct.binary_search(&FileOffset(number)).ok();
-        let Some(answer) = place.and_then(|place| answered.answers.get(place)) else {
-            continue;
-        };
-        let (offset, address) = both(args, module, number);
-        let named = NamedNumber {
-            module,
-            number,
-            offset,
-            address,
-            answer,
-            symbols: &symbols,
-        };
-        if args.json {
-            write_json(&named, inlines, out)?
-        } else {
-            write_text(&named, inlines, out)?
+    let writer = if args.json {
+        NumberWriter::json(&symbols, inlines, module)
+    } else {
+        NumberWriter::text(&symbols, inlines)
+    };
+    let render = |numbers: &[u64]| {
+        let mut lines = Vec::new();
+        for &number in numbers {
+            let place = distinct.binary_search(&FileOffset(number)).ok();
+            let Some(answer) = place.and_then(|place| answered.answers.get(place)) else {
+                continue;
+            };
+            let (offset, address) = both(args, module, number);
+            let named = NamedNumber {
+                number,
+                offset,
+                address,
+                answer,
+            };
+            writer.write(&named, &mut lines);
         }
-    }
-    Ok(())
+        lines
+    };
+    output::write_in_order(numbers, &render, out).context("failed to write the output")
 }
 
 fn resolve(

@@ -26,6 +26,8 @@ const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 /// Executable segment.
 pub const PF_X: u32 = 1;
+/// `e_type` of an object file.
+pub const ET_REL: u16 = 1;
 
 /// An opened ELF file.
 #[derive(Debug)]
@@ -168,6 +170,11 @@ impl ElfFile {
         &self.bytes
     }
 
+    /// Let go of the memory that holds `part` of the file until it is needed again.
+    pub fn release(&self, part: &[u8]) {
+        self.bytes.release(part);
+    }
+
     /// `size` bytes at `offset`.
     pub fn range(&self, offset: u64, size: u64) -> Option<&[u8]> {
         let start = usize::try_from(offset).ok()?;
@@ -293,7 +300,7 @@ impl ElfFile {
         let header = H::parse(data).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, data).ok()?;
-        let is_object = self.kind == elf::ET_REL.0;
+        let is_object = self.kind == ET_REL;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let Ok(table) = sections.symbols(endian, data, kind) else {
                 continue;

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::{KernelModule, KernelSymbol, Module, ModuleKind};
 
+use super::cached::ElfResolver;
 use super::file_offset::Svma;
-use super::module::{ModuleAnswer, ModuleAnswers, ResolveOptions, resolve_elf};
+use super::module::{ModuleAnswer, ModuleAnswers};
 use super::reason::UnresolvedReason;
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::elf::PF_X;
@@ -97,11 +98,11 @@ pub(super) fn resolve_kernel(
     files: &ModuleFiles,
     table: &KernelSymbolTable,
     offsets: &[FileOffset],
-    options: ResolveOptions,
+    resolver: &ElfResolver<'_>,
 ) -> ModuleAnswers {
     let mut found = match module.kind {
-        ModuleKind::Kernel => vmlinux(module, files, offsets, options),
-        ModuleKind::KernelModule => kernel_module(module, files, table, offsets, options),
+        ModuleKind::Kernel => vmlinux(module, files, offsets, resolver),
+        ModuleKind::KernelModule => kernel_module(module, files, table, offsets, resolver),
         _ => ModuleAnswers::default(),
     };
     found.answers.resize(offsets.len(), ModuleAnswer::default());
@@ -145,15 +146,15 @@ fn vmlinux(
     module: &Module,
     files: &ModuleFiles,
     offsets: &[FileOffset],
-    options: ResolveOptions,
+    resolver: &ElfResolver<'_>,
 ) -> ModuleAnswers {
     let mut all = files.files.iter().map(|(_, file)| file);
     let start = all.find_map(|file| address_of(file, b"_stext"));
-    let has_dwarf = files.dwarf().is_some() && options.dwarf;
+    let has_dwarf = files.dwarf().is_some() && resolver.options.dwarf;
     let Some(start) = start.filter(|_| has_dwarf) else {
         return ModuleAnswers::default();
     };
-    resolve_elf(&counted_from(module, start), files, offsets, options)
+    resolver.resolve(&counted_from(module, start), files, offsets)
 }
 
 /// Functions and lines from the file of a kernel module: an object file, whose sections were put to the recorded places.
@@ -162,9 +163,9 @@ fn kernel_module(
     files: &ModuleFiles,
     table: &KernelSymbolTable,
     offsets: &[FileOffset],
-    options: ResolveOptions,
+    resolver: &ElfResolver<'_>,
 ) -> ModuleAnswers {
-    let found = files.dwarf().filter(|_| options.dwarf);
+    let found = files.dwarf().filter(|_| resolver.options.dwarf);
     let Some(mut file) = found.and_then(|file| ElfFile::open(&file.path).ok()) else {
         return ModuleAnswers::default();
     };
@@ -181,7 +182,7 @@ fn kernel_module(
     };
     placed::place(&mut file, &address_of);
     let as_elf = counted_from(module, Svma(MODULE_TEXT));
-    resolve_elf(&as_elf, &ModuleFiles::given(file), offsets, options)
+    resolver.resolve(&as_elf, &ModuleFiles::given(file), offsets)
 }
 
 /// `module` as an ELF file whose offset 0 is at `start`.
@@ -221,6 +222,7 @@ fn kernel_module_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resolve::ResolveOptions;
 
     fn symbol(offset: u64, kind: u8, module: &str, name: &str) -> KernelSymbol {
         KernelSymbol {
@@ -258,14 +260,17 @@ mod tests {
             path: "bpf_prog_12_tick".to_owned(),
             ..Module::default()
         };
-        let options = ResolveOptions { dwarf: true };
+        let resolver = ElfResolver {
+            options: ResolveOptions { dwarf: true },
+            cache: None,
+        };
         let table = KernelSymbolTable::default();
         let found = resolve_kernel(
             &module,
             &ModuleFiles::default(),
             &table,
             &[FileOffset(4)],
-            options,
+            &resolver,
         );
         let function = found.functions[found.answers[0].function.unwrap() as usize];
         assert_eq!(found.names.get(function.name), b"bpf_prog_12_tick");

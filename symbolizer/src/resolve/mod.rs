@@ -3,6 +3,7 @@
 //! [`Symbolizer`] takes all wanted offsets of all modules at once and works on them in parallel. The order of the
 //! answers, of the names and of everything else is that of the questions, whatever the threads do.
 
+mod cached;
 mod demangle;
 mod dwarf;
 mod elf_symbols;
@@ -14,6 +15,7 @@ mod kernel;
 mod module;
 mod plt;
 mod reason;
+mod stored;
 mod symbols;
 pub mod trampoline;
 
@@ -21,10 +23,12 @@ use rawstack_format::id::FileOffset;
 use rawstack_format::record::{Module, ModuleKind};
 use rayon::prelude::*;
 
+use crate::cache::Cache;
 use crate::debug_file::locate::{Locator, ModuleFiles};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
 use crate::jit::JitTable;
+use cached::ElfResolver;
 pub use jit::JitQuery;
 pub use kernel::KernelSymbolTable;
 use module::ModuleAnswers;
@@ -37,6 +41,7 @@ pub use symbols::{Answer, NamedFrame, Place, Symbols};
 pub struct Symbolizer {
     pool: rayon::ThreadPool,
     options: ResolveOptions,
+    cache: Option<Cache>,
 }
 
 /// The questions about one module.
@@ -70,7 +75,16 @@ impl Symbolizer {
             .stack_size(demangle::STACK_SIZE)
             .build();
         let pool = pool.map_err(|source| Error::Threads { source })?;
-        Ok(Self { pool, options })
+        Ok(Self {
+            pool,
+            options,
+            cache: None,
+        })
+    }
+
+    /// The same with answers of earlier commands at hand: what it gives is the same.
+    pub fn with_cache(self, cache: Option<Cache>) -> Self {
+        Self { cache, ..self }
     }
 
     /// Find the files of `modules`, in parallel; `progress` is called after each.
@@ -138,10 +152,17 @@ impl Symbolizer {
 
     /// Answer one query; a library that panics costs the module its debug information, or at worst its names.
     fn resolve_one(&self, query: &Query<'_>) -> ModuleAnswers {
-        let symbols_only = ResolveOptions { dwarf: false };
-        let first = guarded(|| Self::answer(query, self.options));
+        let resolver = ElfResolver {
+            options: self.options,
+            cache: self.cache.as_ref(),
+        };
+        let symbols_only = ElfResolver {
+            options: ResolveOptions { dwarf: false },
+            cache: None,
+        };
+        let first = guarded(|| Self::answer(query, &resolver));
         let found = first.or_else(|| {
-            let second = guarded(|| Self::answer(query, symbols_only))?;
+            let second = guarded(|| Self::answer(query, &symbols_only))?;
             Some(ModuleAnswers {
                 damaged: true,
                 ..second
@@ -153,7 +174,7 @@ impl Symbolizer {
         })
     }
 
-    fn answer(query: &Query<'_>, options: ResolveOptions) -> ModuleAnswers {
+    fn answer(query: &Query<'_>, resolver: &ElfResolver<'_>) -> ModuleAnswers {
         let Query {
             module,
             files,
@@ -161,11 +182,9 @@ impl Symbolizer {
             kernel,
         } = *query;
         match module.kind {
-            ModuleKind::Elf | ModuleKind::Vdso => {
-                module::resolve_elf(module, files, offsets, options)
-            }
+            ModuleKind::Elf | ModuleKind::Vdso => resolver.resolve(module, files, offsets),
             ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::BpfProgram => {
-                kernel::resolve_kernel(module, files, kernel, offsets, options)
+                kernel::resolve_kernel(module, files, kernel, offsets, resolver)
             }
             // Whose code it is depends on process and time: see `JitQuery`.
             ModuleKind::Anonymous => {

@@ -103,13 +103,17 @@ pub(super) fn resolve_elf(
     if wanted.is_empty() || files.files.is_empty() {
         return found;
     }
+    let mut starts = Vec::new();
     if let Some(file) = files.dwarf().filter(|_| options.dwarf) {
         match DwarfSections::load(file) {
-            Ok(sections) => found.add_dwarf(&sections, files, file, &wanted),
+            Ok(sections) => {
+                starts = found.add_dwarf(&sections, files, file, &wanted);
+                sections.release_all();
+            }
             Err(_) => found.damaged = true,
         }
     }
-    found.add_symbols(files);
+    found.add_symbols(files, &starts);
     found.add_go_places(files);
     found
 }
@@ -164,13 +168,14 @@ impl ModuleAnswers {
         }
     }
 
+    /// Take what the debug information says; gives the first address of each function.
     fn add_dwarf(
         &mut self,
         sections: &DwarfSections<'_>,
         files: &ModuleFiles,
         file: &ElfFile,
         wanted: &[Svma],
-    ) {
+    ) -> Vec<Svma> {
         let budget = Budget::new(MODULE_TIME);
         let code = file.code_ranges();
         let companions = companions(files);
@@ -200,54 +205,62 @@ impl ModuleAnswers {
                 answer.place = dwarf.place;
             }
         }
+        found
+            .functions
+            .iter()
+            .map(|function| Svma(function.start))
+            .collect()
     }
 
-    /// Let symbols name what has no function yet, and functions whose debug information has no full name.
-    fn add_symbols(&mut self, files: &ModuleFiles) {
+    /// Let symbols name functions whose debug information has no full name, and what has no function yet. `starts`
+    /// holds the first address of each function.
+    ///
+    /// A function is named by the symbol where it is entered, whatever address in it was asked for.
+    fn add_symbols(&mut self, files: &ModuleFiles, starts: &[Svma]) {
         // Reading all symbols takes a while, and good debug information leaves nothing to ask them.
         let all: Vec<&ElfFile> = files.files.iter().map(|(_, file)| file).collect();
         let symbols = LazyCell::new(|| SymbolTable::of(&all));
         let bounds = LazyCell::new(|| files.code().map(FunctionBounds::of).unwrap_or_default());
+        for (function, &start) in (0u32..).zip(starts) {
+            let nameless = self.is_nameless(function);
+            let open = |row: &NamedFunction| row.caller.is_none() && (row.plain || nameless);
+            if self.functions.get(function as usize).is_some_and(open)
+                && let Some(symbol) = symbols.find(start)
+                && (nameless || self.is_short_for(function, symbol))
+            {
+                self.rename(function, symbol);
+            }
+        }
+        let roots = self.roots();
         let mut rows: HashMap<(Svma, Svma), u32> = HashMap::default();
         for index in 0..self.answers.len() {
             let Some(answer) = self.answers.get(index).copied() else {
                 continue;
             };
             let Some(svma) = answer.svma else { continue };
-            let root = answer.function.map(|function| self.root(function));
-            let nameless = root.is_some_and(|root| self.is_nameless(root));
-            let short = root.is_some_and(|root| {
-                self.functions
-                    .get(root as usize)
-                    .is_some_and(|root| root.plain)
-            });
-            if root.is_some() && !short {
+            let root = answer
+                .function
+                .and_then(|function| roots.get(function as usize));
+            if root.is_some_and(|&root| !self.is_nameless(root)) {
                 continue;
             }
             // A symbol without size reaches to the next one, over functions that have none.
             let symbol = symbols.find(svma).filter(|symbol| {
-                symbol.sized
-                    || bounds
+                let bounded = || {
+                    bounds
                         .find(svma)
                         .is_none_or(|(start, _)| start <= symbol.start)
+                };
+                root.is_none() && (symbol.sized || bounded())
             });
-            let uncertain = symbol.is_some_and(|symbol| !symbol.sized);
-            let function = match (root, symbol) {
-                (Some(root), Some(symbol)) if nameless || self.is_short_for(root, symbol) => {
-                    self.rename(root, symbol);
-                    answer.function
-                }
-                (Some(_), _) if !nameless => answer.function,
-                (None, Some(symbol)) => Some(self.symbol_row(&mut rows, symbol)),
-                _ => None,
-            };
+            let function = symbol.map(|symbol| self.symbol_row(&mut rows, symbol));
             let reason = if self.damaged {
                 UnresolvedReason::DamagedDebugInfo
             } else {
                 UnresolvedReason::NoSymbol
             };
             if let Some(answer) = self.answers.get_mut(index) {
-                answer.uncertain = uncertain && answer.function != function;
+                answer.uncertain = symbol.is_some_and(|symbol| !symbol.sized);
                 answer.function = function;
                 answer.reason = function.is_none().then_some(reason);
             }
@@ -290,19 +303,14 @@ impl ModuleAnswers {
         }
     }
 
-    /// The function that `function` was at last inlined into. Callers have smaller numbers, so this ends.
-    fn root(&self, mut function: u32) -> u32 {
-        while let Some(caller) = self
-            .functions
-            .get(function as usize)
-            .and_then(|row| row.caller)
-        {
-            if caller >= function {
-                break;
-            }
-            function = caller;
+    /// For each function the one that it was at last inlined into. Callers come before what is inlined into them.
+    fn roots(&self) -> Vec<u32> {
+        let mut roots: Vec<u32> = Vec::with_capacity(self.functions.len());
+        for (function, row) in (0u32..).zip(&self.functions) {
+            let of_caller = row.caller.and_then(|caller| roots.get(caller as usize));
+            roots.push(of_caller.copied().unwrap_or(function));
         }
-        function
+        roots
     }
 
     fn is_nameless(&self, function: u32) -> bool {

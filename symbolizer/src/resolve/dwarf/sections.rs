@@ -46,6 +46,7 @@ const NEEDED_OF_SPLIT: [SectionId; 13] = [
 pub(crate) struct DwarfSections<'a> {
     contents: Vec<(SectionId, Cow<'a, [u8]>)>,
     endian: RunTimeEndian,
+    file: &'a ElfFile,
 }
 
 impl<'a> DwarfSections<'a> {
@@ -74,7 +75,23 @@ impl<'a> DwarfSections<'a> {
         } else {
             RunTimeEndian::Little
         };
-        Ok(Self { contents, endian })
+        Ok(Self {
+            contents,
+            endian,
+            file,
+        })
+    }
+
+    /// Let go of the memory that holds `part` of a section, where it was mapped and not decompressed.
+    pub(crate) fn release(&self, part: &[u8]) {
+        self.file.release(part);
+    }
+
+    /// Let go of the memory of all of them.
+    pub(crate) fn release_all(self) {
+        for (_, content) in &self.contents {
+            self.file.release(content);
+        }
     }
 
     /// As gimli wants them.

@@ -6,7 +6,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gimli::{AbbreviationsCacheStrategy, DebugInfoOffset, Dwarf, Unit, UnitHeader, UnitType};
+use gimli::{
+    AbbreviationsCacheStrategy, DebugInfoOffset, Dwarf, Section, Unit, UnitHeader, UnitType,
+};
 use rayon::prelude::*;
 
 use super::Slice;
@@ -102,6 +104,17 @@ impl<'a, 'c> Units<'a, 'c> {
     /// Size of a unit's entries, in bytes.
     pub(super) fn size(&self, unit: usize) -> usize {
         self.headers.get(unit).map_or(0, UnitHeader::unit_length)
+    }
+
+    /// Bytes of the entries of the units from `first` to `last`.
+    pub(super) fn entries(&self, first: usize, last: usize) -> Option<&'a [u8]> {
+        let start = self.headers.get(first)?.debug_info_offset()?.0;
+        let header = self.headers.get(last)?;
+        let end = header
+            .debug_info_offset()?
+            .0
+            .checked_add(header.length_including_self())?;
+        self.dwarf.debug_info.reader().slice().get(start..end)
     }
 
     /// Parse a unit for a visit.

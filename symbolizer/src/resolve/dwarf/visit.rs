@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use gimli::Unit;
 
-use super::lines::{Files, RawPlace, find_rows};
+use super::files::Files;
 use super::names::NameFinder;
+use super::program::{RawPlace, find_rows};
 use super::split::{Pieces, Split};
 use super::units::Units;
 use super::walk::{Found, find_functions};
@@ -17,6 +18,8 @@ pub(super) struct UnitAnswers<'a> {
     pub(super) answers: Vec<Answer>,
     pub(super) functions: Vec<Function<'a>>,
     pub(super) files: Vec<String>,
+    /// Whether not all of it could be read.
+    pub(super) damaged: bool,
     /// Object file with the unit's entries, where it was not found.
     pub(super) missing: Option<String>,
 }
@@ -26,6 +29,8 @@ struct Functions<'a> {
     /// For each wanted address its innermost function.
     innermost: Vec<Option<u32>>,
     rows: Vec<(Function<'a>, Option<RawPlace>)>,
+    /// Whether not all entries could be read.
+    damaged: bool,
 }
 
 /// Visit unit number `place`; nothing where its header or root is damaged.
@@ -45,8 +50,8 @@ pub(super) fn visit<'a>(
         Split::Whole => (read_functions(units, &unit, wanted, budget), None),
         Split::Missing(name) => (read_functions(units, &unit, wanted, budget), Some(name)),
     };
-    let rows = match unit.line_program.clone() {
-        Some(program) => find_rows(units, program, wanted, budget),
+    let rows = match &unit.line_program {
+        Some(program) => find_rows(units, program.header(), wanted, budget),
         None => vec![None; wanted.len()],
     };
     let mut files = Files::new(units, &unit);
@@ -64,6 +69,7 @@ pub(super) fn visit<'a>(
         answers,
         functions: rows.collect(),
         files: files.paths,
+        damaged: functions.damaged,
         missing,
     })
 }
@@ -94,6 +100,7 @@ fn read_functions<'a>(
                 line,
                 column,
             },
+            start: node.start,
         };
         let call = node.call_file.map(|file| RawPlace { file, line, column });
         (function, call)
@@ -104,7 +111,11 @@ fn read_functions<'a>(
         .iter()
         .map(|node| node.and_then(number))
         .collect();
-    Functions { innermost, rows }
+    Functions {
+        innermost,
+        rows,
+        damaged: found.damaged,
+    }
 }
 
 impl Functions<'_> {
@@ -117,12 +128,14 @@ impl Functions<'_> {
                 name: function.name.map(owned),
                 caller: function.caller,
                 call: function.call,
+                start: function.start,
             };
             (function, call)
         });
         Functions {
             innermost: self.innermost,
             rows: rows.collect(),
+            damaged: self.damaged,
         }
     }
 }
