@@ -37,6 +37,8 @@ pub(crate) enum Verb {
     Symbols(SymbolsArgs),
     /// Name bare offsets or addresses
     Symbolize(SymbolizeArgs),
+    /// Tell what is kept of earlier results, or remove it
+    Cache(CacheArgs),
     /// Record with rawstack-record (see `rawstack record --help`)
     #[command(disable_help_flag = true)]
     Record(RecordArgs),
@@ -49,6 +51,12 @@ pub(crate) struct SymbolArgs {
     /// Folder with debug files: a .build-id tree, or any ELF files (repeatable)
     #[arg(long, value_name = "DIR")]
     pub(crate) symbol_dir: Vec<PathBuf>,
+    /// Ask the debuginfod servers of DEBUGINFOD_URLS for what is not here
+    #[arg(long)]
+    pub(crate) debuginfod: bool,
+    /// Neither use nor keep what earlier commands found out
+    #[arg(long)]
+    pub(crate) no_cache: bool,
     /// Show inlined functions as part of their callers
     #[arg(long)]
     pub(crate) no_inlines: bool,
@@ -277,7 +285,8 @@ pub(crate) struct FlamegraphArgs {
 #[command(after_help = "\
 EXAMPLES:
   rawstack symbols web.rawstack
-  rawstack symbols web.rawstack --symbol-dir ./debug --json")]
+  rawstack symbols web.rawstack --symbol-dir ./debug --json
+  DEBUGINFOD_URLS=https://debuginfod.example.org rawstack symbols --fetch web.rawstack")]
 pub(crate) struct SymbolsArgs {
     /// Archive
     #[arg(value_name = "FILE")]
@@ -285,6 +294,9 @@ pub(crate) struct SymbolsArgs {
     /// One JSON object a module
     #[arg(long)]
     pub(crate) json: bool,
+    /// Get what is missing from debuginfod servers, for this verb and later ones
+    #[arg(long)]
+    pub(crate) fetch: bool,
     /// Symbols
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
@@ -330,6 +342,27 @@ pub(crate) struct SymbolizeArgs {
     /// Symbols
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `rawstack cache`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Names of addresses are kept below XDG_CACHE_HOME, else ~/.cache, for each module and its debug
+files. An answer is used again while these files, and this program, are the same.
+
+EXAMPLES:
+  rawstack cache
+  rawstack cache --clear")]
+pub(crate) struct CacheArgs {
+    /// Remove everything that is kept
+    #[arg(long)]
+    pub(crate) clear: bool,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,

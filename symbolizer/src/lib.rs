@@ -3,6 +3,7 @@
 //! The way through: an archive becomes a profile, the modules of the profile are looked for by build ID, their debug
 //! information and symbols name the frames, and whatever prints takes the finished profile.
 
+pub mod cache;
 pub mod debug_file;
 pub mod error;
 pub mod export;

@@ -3,11 +3,19 @@
 use std::error;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use rayon::prelude::*;
+
+/// Items that are rendered in one go.
+const PIECE: usize = 1024;
+/// Pieces that are rendered together, for each thread.
+const PIECES_PER_THREAD: usize = 2;
 
 /// Open `target` for writing, `-` and nothing being standard output.
 pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
@@ -22,6 +30,31 @@ pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
             io::stdout().lock(),
         ))),
     }
+}
+
+/// Write what `render` makes of `items`, in their order: rendered in pieces by all threads, while what is ready is
+/// written. Holds a few pieces at a time.
+pub fn write_in_order<T: Sync>(
+    items: &[T],
+    render: &(dyn Fn(&[T]) -> Vec<u8> + Sync),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if items.len() <= PIECE {
+        return out.write_all(&render(items));
+    }
+    let together = PIECE * PIECES_PER_THREAD * rayon::current_num_threads();
+    let mut ready: Vec<Vec<u8>> = Vec::new();
+    for group in items.chunks(together) {
+        let pieces = || group.par_chunks(PIECE).map(render).collect();
+        let (written, rendered) = thread::scope(|scope| {
+            let rendering = scope.spawn(pieces);
+            let written = ready.iter().try_for_each(|piece| out.write_all(piece));
+            (written, rendering.join())
+        });
+        written?;
+        ready = rendered.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+    ready.iter().try_for_each(|piece| out.write_all(piece))
 }
 
 /// Whether `error` comes from a reader that went away, which is its right.
@@ -55,4 +88,34 @@ pub fn progress(label: &'static str, steps: usize, quiet: bool) -> ProgressBar {
     bar.set_message(label);
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
+}
+
+/// A line on standard error for what comes over the network, seen on a terminal only; gone with the value.
+pub fn transfers(quiet: bool) -> ProgressBar {
+    if quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template("fetching {wide_msg}") {
+        line.set_style(style);
+    }
+    line.with_finish(ProgressFinish::AndClear)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that pieces come out in the order of their items, whatever thread made them.
+    #[test]
+    fn pieces_in_order() {
+        let items: Vec<u32> = (0..20_000).collect();
+        let render = |items: &[u32]| {
+            let lines = items.iter().map(|item| format!("{item}\n"));
+            lines.collect::<String>().into_bytes()
+        };
+        let mut out = Vec::new();
+        write_in_order(&items, &render, &mut out).unwrap();
+        assert_eq!(out, render(&items));
+    }
 }

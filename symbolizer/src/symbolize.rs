@@ -146,7 +146,9 @@ struct Builder {
 impl Builder {
     fn modules(&mut self, profile: &Profile, files: &[ModuleFiles]) {
         self.out.strings = mem::take(&mut self.symbols.strings);
-        for (index, ((_, module), files)) in profile.tree.modules().iter().zip(files).enumerate() {
+        for (index, ((archive, module), files)) in
+            profile.tree.modules().iter().zip(files).enumerate()
+        {
             let path = shown_path(module);
             let found = files.files.iter().map(|(rule, file)| FoundFile {
                 rule: rule.name(),
@@ -162,7 +164,18 @@ impl Builder {
                 .to_owned();
             self.shown
                 .push((self.out.strings.intern(&path), short, HashMap::default()));
+            let missing = self
+                .answered
+                .get(index)
+                .map(|module| module.missing.clone());
+            let archive = profile.archives.get(*archive as usize);
+            let recording = archive.and_then(|archive| archive.recording.as_ref());
             self.out.modules.push(ModuleSymbols {
+                missing: missing.unwrap_or_default(),
+                tried: files.tried.clone(),
+                host: recording
+                    .map(|recording| host(&recording.host))
+                    .unwrap_or_default(),
                 build_id: module.build_id.as_ref().map(ToString::to_string),
                 files: found.collect(),
                 damaged: self
@@ -372,6 +385,15 @@ impl Builder {
         out.rows = profile.rows;
         out
     }
+}
+
+/// Operating system and kernel release in the facts of a host.
+fn host(facts: &[(String, String)]) -> (String, String) {
+    let of = |wanted: &str| {
+        let found = facts.iter().find(|(name, _)| name == wanted);
+        found.map_or_else(String::new, |(_, value)| clean(value).into_owned())
+    };
+    (of("os"), of("kernel_release"))
 }
 
 fn cleaned(thread: &ThreadFacts) -> ThreadFacts {

@@ -2,10 +2,11 @@
 
 use foldhash::HashMap;
 
+pub use crate::debug_file::files::{Outcome, Tried};
 use crate::profile::rows::{EventFacts, Row};
 use crate::profile::tree::FrameId;
 use crate::profile::{ModuleId, NodeId, Summary, ThreadFacts, ThreadId};
-use crate::resolve::{Place, UnresolvedReason};
+use crate::resolve::{MissingPieces, Place, UnresolvedReason};
 use crate::text::{StringId, StringTable};
 use rawstack_format::record::State;
 
@@ -41,6 +42,12 @@ pub struct ModuleSymbols {
     pub files: Vec<FoundFile>,
     /// Whether debug information was damaged, beyond the limits or given up.
     pub damaged: bool,
+    /// What the debug information refers to and is not there.
+    pub missing: MissingPieces,
+    /// Places that were looked at, in that order.
+    pub tried: Vec<Tried>,
+    /// Operating system and kernel release of the host that was recorded, where they are known.
+    pub host: (String, String),
 }
 
 /// A file that was found for a module.

@@ -43,6 +43,13 @@ def install(program: str) -> Path | None:
     return None
 
 
+def build_example(name: str) -> Path:
+    """A helper that is an example of the symbolizer's crate."""
+    command = ["cargo", "build", "--quiet", "--release", "--locked", "-p", "rawstack-symbolizer", "--example", name]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return RELEASE / "examples" / name
+
+
 def find(program: str) -> Path | None:
     found = shutil.which(program)
     if not found:

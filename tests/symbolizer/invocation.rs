@@ -26,6 +26,7 @@ fn help() {
         "flamegraph",
         "symbols",
         "symbolize",
+        "cache",
     ] {
         short(verb, &[verb, "--help"]);
     }

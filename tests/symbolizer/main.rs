@@ -2,13 +2,18 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails with the test")]
 
 mod archive;
+mod cache;
 mod fixtures;
 mod formats;
 mod golden;
 mod hostile;
 mod invocation;
+mod kernel;
 mod offline;
 mod oracle;
+mod pieces;
+mod places;
 mod rules;
 mod run;
 mod selection;
+mod symbols_only;

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+/// Where no folder can be made: tests neither use nor leave results, but for those that are about them.
+const NO_CACHE: &str = "/dev/null";
+
 /// What a run gave.
 #[derive(Debug)]
 pub(crate) struct Ran {
@@ -26,6 +29,7 @@ pub(crate) fn with_input(folder: &Path, args: &[&str], input: &str) -> Ran {
         .args(args)
         .current_dir(folder)
         .env_remove("COLUMNS")
+        .env("XDG_CACHE_HOME", NO_CACHE)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,5 +1,6 @@
 //! The verbs: each loads, resolves and renders, and says what failed.
 
+mod cache;
 mod dump;
 mod flamegraph;
 mod info;
@@ -12,8 +13,13 @@ mod symbols;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use rawstack_symbolizer::debug_file::locate::Locator;
+use indicatif::HumanBytes;
+use rawstack_symbolizer::cache::Cache;
+use rawstack_symbolizer::debug_file::debuginfod::{Client, ClientError, Settings, Step};
+use rawstack_symbolizer::debug_file::locate::{Locator, Places};
+use rawstack_symbolizer::output;
 use rawstack_symbolizer::resolve::{ResolveOptions, Symbolizer};
+use rawstack_symbolizer::text::clean;
 
 use crate::args::{SymbolArgs, Verb};
 
@@ -27,18 +33,43 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Flamegraph(args) => flamegraph::run(args),
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
+        Verb::Cache(args) => cache::run(args),
         Verb::Record(args) => record::run(args),
     }
 }
 
-/// Where to look, as the options say.
-fn locator(args: &SymbolArgs) -> Locator {
-    Locator::new(args.symbol_dir.clone(), true)
+/// Where to look, as the options say; with `ask` servers too.
+fn locator(args: &SymbolArgs, ask: bool, quiet: bool) -> Result<Locator> {
+    let locator = Locator::new(Places::of_machine(args.symbol_dir.clone()));
+    if !(ask || args.debuginfod) {
+        return Ok(locator);
+    }
+    let settings = Settings::from_environment().ok_or(ClientError::NoServer)?;
+    if !quiet {
+        for refused in &settings.refused {
+            eprintln!("rawstack: DEBUGINFOD_URLS: not asked: {}", clean(refused));
+        }
+    }
+    let bar = output::transfers(quiet);
+    let verbose = settings.verbose && !quiet;
+    let watch = move |url: &str, step: Step| match step {
+        Step::Coming(bytes) => {
+            bar.set_message(format!("{} {}", HumanBytes(bytes), clean(url)));
+            bar.tick();
+        }
+        Step::Ended(how) if verbose => {
+            bar.suspend(|| eprintln!("rawstack: {}: {how}", clean(url)));
+        }
+        _ => {}
+    };
+    Ok(locator.with_client(Client::new(settings, Box::new(watch))?))
 }
 
 /// What to read, as the options say.
 fn symbolizer(args: &SymbolArgs) -> Result<Symbolizer> {
-    Ok(Symbolizer::new(ResolveOptions {
+    let options = ResolveOptions {
         dwarf: !args.symbols_only,
-    })?)
+    };
+    let cache = Cache::of_user().filter(|_| !args.no_cache);
+    Ok(Symbolizer::new(options)?.with_cache(cache))
 }

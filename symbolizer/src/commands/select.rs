@@ -4,10 +4,12 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use rawstack_symbolizer::debug_file::locate::Locator;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::{Adder, Apart, EventFacts};
 use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
 use rawstack_symbolizer::report::NameFilter;
+use rawstack_symbolizer::report::symbols::missing_pieces;
 use rawstack_symbolizer::symbolize::symbolize;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
@@ -207,11 +209,22 @@ pub(super) fn keep_one_event(profile: &mut Profile, filter: &Filter, quiet: bool
 
 /// Give a profile names; says on standard error what has none, and what an archive lost.
 pub(super) fn name(profile: Profile, args: &SymbolArgs, quiet: bool) -> Result<SymbolizedProfile> {
+    let locator = locator(args, false, quiet)?;
+    name_with(profile, args, &locator, quiet)
+}
+
+/// As [`name`], with files from where `locator` looks.
+pub(super) fn name_with(
+    profile: Profile,
+    args: &SymbolArgs,
+    locator: &Locator,
+    quiet: bool,
+) -> Result<SymbolizedProfile> {
     let bar = output::progress("resolving", profile.tree.modules().len(), quiet);
     let step = |resolved: bool| bar.inc(u64::from(resolved));
     let named = symbolize(
         profile,
-        &locator(args),
+        locator,
         &symbolizer(args)?,
         !args.no_inlines,
         &step,
@@ -231,6 +244,11 @@ pub(super) fn name(profile: Profile, args: &SymbolArgs, quiet: bool) -> Result<S
                     "rawstack: {} is not whole: {first}{more}; see `rawstack verify`",
                     archive.path
                 );
+            }
+        }
+        for module in &named.modules {
+            for line in missing_pieces(&module.missing) {
+                eprintln!("rawstack: {}: missing {line}", module.path);
             }
         }
         for (_, module) in named.unresolved() {

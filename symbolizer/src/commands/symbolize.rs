@@ -8,11 +8,13 @@ use anyhow::{Context, Result, bail};
 use rawstack_format::id::{BuildId, FileOffset};
 use rawstack_format::record::{Module, Segment};
 use rawstack_symbolizer::debug_file::elf::{ElfFile, PF_X};
-use rawstack_symbolizer::debug_file::locate::{FoundBy, Locator, ModuleFiles};
-use rawstack_symbolizer::export::symbolized::{NamedNumber, write_json, write_text};
+use rawstack_symbolizer::debug_file::locate::{Locator, ModuleFiles};
+use rawstack_symbolizer::export::symbolized::{NamedNumber, NumberWriter};
 use rawstack_symbolizer::output;
+use rawstack_symbolizer::report::symbols::missing_pieces;
 use rawstack_symbolizer::resolve::file_offset::{Svma, to_offset, to_svma};
 use rawstack_symbolizer::resolve::{Answered, KernelSymbolTable, Query, Symbols};
+use rawstack_symbolizer::text::clean;
 
 use super::{locator, symbolizer};
 use crate::args::SymbolizeArgs;
@@ -67,7 +69,7 @@ fn parse(text: &str) -> Result<u64> {
 
 /// The module that the options name, and its files.
 fn find_module(args: &SymbolizeArgs) -> Result<(Module, ModuleFiles)> {
-    let locator = locator(&args.symbols);
+    let locator = locator(&args.symbols, false, args.output.quiet)?;
     if let Some(path) = &args.file {
         return given_file(path, &locator);
     }
@@ -112,12 +114,7 @@ fn given_file(path: &Path, locator: &Locator) -> Result<(Module, ModuleFiles)> {
         segments: file.segments.clone(),
         ..Module::default()
     };
-    let whole = file.has_dwarf() && file.has_symtab();
-    let mut files = ModuleFiles::default();
-    files.files.push((FoundBy::Given, file));
-    if !whole && module.build_id.is_some() {
-        files.files.extend(locator.locate(&module).files);
-    }
+    let files = locator.complete(&module, ModuleFiles::given(file));
     Ok((module, files))
 }
 
@@ -134,27 +131,35 @@ fn name(
     distinct.dedup();
     let (symbols, answered) = resolve(args, module, files, &distinct)?;
     let inlines = !args.symbols.no_inlines;
-    for &number in numbers {
-        let place = distinct.binary_search(&FileOffset(number)).ok();
-        let Some(answer) = place.and_then(|place| answered.answers.get(place)) else {
-            continue;
-        };
-        let (offset, address) = both(args, module, number);
-        let named = NamedNumber {
-            module,
-            number,
-            offset,
-            address,
-            answer,
-            symbols: &symbols,
-        };
-        if args.json {
-            write_json(&named, inlines, out)?
-        } else {
-            write_text(&named, inlines, out)?
+    if !args.output.quiet {
+        for line in missing_pieces(&answered.missing) {
+            eprintln!("rawstack: {}: missing {line}", clean(&module.path));
         }
     }
-    Ok(())
+    let writer = if args.json {
+        NumberWriter::json(&symbols, inlines, module)
+    } else {
+        NumberWriter::text(&symbols, inlines)
+    };
+    let render = |numbers: &[u64]| {
+        let mut lines = Vec::new();
+        for &number in numbers {
+            let place = distinct.binary_search(&FileOffset(number)).ok();
+            let Some(answer) = place.and_then(|place| answered.answers.get(place)) else {
+                continue;
+            };
+            let (offset, address) = both(args, module, number);
+            let named = NamedNumber {
+                number,
+                offset,
+                address,
+                answer,
+            };
+            writer.write(&named, &mut lines);
+        }
+        lines
+    };
+    output::write_in_order(numbers, &render, out).context("failed to write the output")
 }
 
 fn resolve(

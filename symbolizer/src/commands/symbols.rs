@@ -10,7 +10,7 @@ use rawstack_symbolizer::profile::Filter;
 use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::symbols;
 
-use super::select;
+use super::{locator, select};
 use crate::args::SymbolsArgs;
 
 /// Tell what was found for each module.
@@ -21,7 +21,8 @@ pub(crate) fn run(args: &SymbolsArgs) -> Result<ExitCode> {
         Apart::Stacks,
         args.output.quiet,
     )?;
-    let named = select::name(profile, &args.symbols, true)?;
+    let locator = locator(&args.symbols, args.fetch, args.output.quiet)?;
+    let named = select::name_with(profile, &args.symbols, &locator, true)?;
     let mut out = output::open(args.output.output.as_deref())?;
     if args.json {
         symbols::write_json(&named, &mut *out)?;

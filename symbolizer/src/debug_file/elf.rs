@@ -13,6 +13,7 @@ use rawstack_format::id::{BuildId, FileOffset};
 use rawstack_format::record::Segment;
 
 use super::mmap::FileBytes;
+use super::packed;
 use super::section::{self, Section, SectionError};
 use crate::error::{Error, Result};
 
@@ -25,6 +26,8 @@ const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 /// Executable segment.
 pub const PF_X: u32 = 1;
+/// `e_type` of an object file.
+pub const ET_REL: u16 = 1;
 
 /// An opened ELF file.
 #[derive(Debug)]
@@ -74,6 +77,15 @@ pub struct DebugLink {
     pub crc: u32,
 }
 
+/// Name and build ID of the file that holds what several debug files share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlternateLink {
+    /// Path, relative to the folder of the file where it is not absolute.
+    pub name: String,
+    /// Build ID of the alternate file.
+    pub build_id: BuildId,
+}
+
 impl ElfFile {
     /// Open and read the headers of the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
@@ -81,7 +93,9 @@ impl ElfFile {
             path: path.to_owned(),
             source,
         })?;
-        Self::parse(path, bytes)
+        // Kernel modules are compressed as a whole.
+        let plain = packed::unpack(&bytes).map(FileBytes::from);
+        Self::parse(path, plain.unwrap_or(bytes))
     }
 
     /// Read the headers of an image that came from elsewhere, `name` being for messages.
@@ -156,6 +170,11 @@ impl ElfFile {
         &self.bytes
     }
 
+    /// Let go of the memory that holds `part` of the file until it is needed again.
+    pub fn release(&self, part: &[u8]) {
+        self.bytes.release(part);
+    }
+
     /// `size` bytes at `offset`.
     pub fn range(&self, offset: u64, size: u64) -> Option<&[u8]> {
         let start = usize::try_from(offset).ok()?;
@@ -223,6 +242,26 @@ impl ElfFile {
         ranges
     }
 
+    /// Plain size of the compilation units, in bytes.
+    pub fn dwarf_size(&self) -> u64 {
+        let found = [".debug_info", ".zdebug_info"]
+            .iter()
+            .find_map(|name| self.section(name));
+        found.map_or(0, |found| section::plain_size(self, found))
+    }
+
+    /// The content of `.gnu_debugaltlink`.
+    pub fn alternate_link(&self) -> Option<AlternateLink> {
+        let section = self.section(".gnu_debugaltlink")?;
+        let content = section::content(self, section).ok()?;
+        let length = content.iter().position(|&byte| byte == 0)?;
+        let name = str::from_utf8(content.get(..length)?).ok()?;
+        Some(AlternateLink {
+            name: name.to_owned(),
+            build_id: BuildId::new(content.get(length.checked_add(1)?..)?)?,
+        })
+    }
+
     /// The content of `.gnu_debuglink`.
     pub fn debug_link(&self) -> Option<DebugLink> {
         let section = self.section(".gnu_debuglink")?;
@@ -261,14 +300,19 @@ impl ElfFile {
         let header = H::parse(data).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, data).ok()?;
+        let is_object = self.kind == ET_REL;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let Ok(table) = sections.symbols(endian, data, kind) else {
                 continue;
             };
             for symbol in table.symbols() {
+                let value: u64 = symbol.st_value(endian).into();
+                let section = usize::from(symbol.st_shndx(endian).0);
+                // In object files a symbol counts from its section.
+                let base = self.sections.get(section).filter(|_| is_object);
                 each(RawSymbol {
                     name: symbol.name(endian, table.strings()).unwrap_or_default(),
-                    svma: symbol.st_value(endian).into(),
+                    svma: value.wrapping_add(base.map_or(0, |section| section.svma)),
                     size: symbol.st_size(endian).into(),
                     kind: symbol.st_type().0,
                     bind: symbol.st_bind().0,
@@ -293,6 +337,8 @@ fn section_row<S: SectionHeader<Endian = Endianness>>(
         offset: row.sh_offset(endian).into(),
         size: row.sh_size(endian).into(),
         link: row.sh_link(endian),
+        entry_size: row.sh_entsize(endian).into(),
+        placed: None,
     }
 }
 

@@ -9,6 +9,7 @@ use rawstack_format::id::BuildId;
 
 use super::elf::ElfFile;
 use super::identity::content_hash;
+use super::kernel::module_name;
 
 /// Folders below each other.
 const MAX_DEPTH: usize = 24;
@@ -20,6 +21,8 @@ const MAX_ENTRIES: usize = 1 << 20;
 pub(super) struct FolderIndex {
     by_build_id: HashMap<BuildId, Vec<PathBuf>>,
     by_hash: HashMap<[u8; 16], Vec<PathBuf>>,
+    /// Compressed kernel modules, by the name under which the kernel knows them: reading them all takes long.
+    packed_modules: HashMap<String, Vec<PathBuf>>,
 }
 
 impl FolderIndex {
@@ -53,6 +56,14 @@ impl FolderIndex {
     }
 
     fn add(&mut self, path: PathBuf, seen: &mut HashSet<PathBuf>) {
+        if path.extension() != Some("ko".as_ref())
+            && let Some(name) = module_name(&path)
+            && path.is_file()
+            && !is_elf(&path)
+        {
+            self.packed_modules.entry(name).or_default().push(path);
+            return;
+        }
         if !is_elf(&path) || !path.canonicalize().is_ok_and(|real| seen.insert(real)) {
             return;
         }
@@ -76,6 +87,11 @@ impl FolderIndex {
     /// Files with this build ID.
     pub(super) fn build_id(&self, build_id: &BuildId) -> &[PathBuf] {
         self.by_build_id.get(build_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Compressed kernel modules of this name.
+    pub(super) fn packed_module(&self, name: &str) -> &[PathBuf] {
+        self.packed_modules.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// Files without build ID and with this content.

@@ -7,7 +7,10 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
+
+/// Bytes around a page that are mapped with it.
+const AROUND: usize = 1 << 16;
 
 /// Read-only bytes of a file or of an image kept in an archive.
 pub struct FileBytes(Inner);
@@ -37,6 +40,23 @@ impl FileBytes {
         let map = unsafe { Mmap::map(&file)? };
         Ok(Self(Inner::Mapped(map)))
     }
+
+    /// Let go of the memory that holds `part` of a mapped file; it is read from the file again where it is needed.
+    pub fn release(&self, part: &[u8]) {
+        let Inner::Mapped(map) = &self.0 else { return };
+        let start = part.as_ptr().addr().checked_sub(map.as_ptr().addr());
+        let range = start.and_then(|start| Some((start, start.checked_add(part.len())?)));
+        let Some((start, end)) = range.filter(|&(_, end)| end <= map.len()) else {
+            return;
+        };
+        // The kernel maps so much around a page that is needed.
+        let start = start & !(AROUND - 1);
+        let end = end.next_multiple_of(AROUND).min(map.len());
+        // SAFETY: the map is of a file, private and never written to, so the pages that are let go of hold nothing but
+        // the file's bytes, and who reads them again gets these.
+        let _ =
+            unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+    }
 }
 
 impl From<Vec<u8>> for FileBytes {
@@ -65,6 +85,22 @@ impl fmt::Debug for FileBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that bytes which were let go of are the same when they are read again, and that foreign ones are left alone.
+    #[test]
+    fn released_bytes() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content: Vec<u8> = (0..300_000u32)
+            .map(|number| number.to_le_bytes()[1])
+            .collect();
+        std::io::Write::write_all(&mut file, &content).unwrap();
+        let bytes = FileBytes::open(file.path()).unwrap();
+        assert!(*bytes == content[..]);
+        bytes.release(&bytes[70_001..200_000]);
+        bytes.release(&bytes);
+        bytes.release(&content);
+        assert!(*bytes == content[..]);
+    }
 
     /// Check that a directory and a device are refused and an empty file is not.
     #[test]

@@ -1,6 +1,7 @@
 //! Tables of where time goes. Takes a finished profile and a writer.
 
 pub mod info;
+mod install;
 pub mod names;
 pub mod render;
 pub mod symbols;

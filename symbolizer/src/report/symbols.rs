@@ -4,9 +4,12 @@ use std::io::Write;
 
 use serde::Serialize;
 
+use super::install::advice;
 use crate::error::Result;
+use crate::resolve::MissingPieces;
 use crate::symbolized::FoundFile;
-use crate::symbolized::{ModuleSymbols, SymbolizedProfile};
+use crate::symbolized::{ModuleSymbols, Outcome, SymbolizedProfile, Tried};
+use crate::text::clean;
 
 #[derive(Serialize)]
 struct JsonModule<'m> {
@@ -17,6 +20,17 @@ struct JsonModule<'m> {
     files: Vec<JsonFile<'m>>,
     damaged: bool,
     unresolved: Vec<JsonReason>,
+    missing_split: &'m [String],
+    missing_alternate: Option<&'m str>,
+    tried: Vec<JsonTried>,
+    install: Option<String>,
+}
+
+#[derive(Serialize)]
+struct JsonTried {
+    found_by: &'static str,
+    place: String,
+    outcome: &'static str,
 }
 
 #[derive(Serialize)]
@@ -81,11 +95,23 @@ pub fn write_json(profile: &SymbolizedProfile, out: &mut dyn Write) -> Result<()
             files: files.collect(),
             damaged: module.damaged,
             unresolved: reasons.collect(),
+            missing_split: &module.missing.split,
+            missing_alternate: module.missing.alternate.as_deref(),
+            tried: module.tried.iter().map(json_tried).collect(),
+            install: advice(module),
         };
         serde_json::to_writer(&mut *out, &row)?;
         out.write_all(b"\n")?;
     }
     Ok(())
+}
+
+fn json_tried(tried: &Tried) -> JsonTried {
+    JsonTried {
+        found_by: tried.rule.name(),
+        place: clean(&tried.place).into_owned(),
+        outcome: tried.outcome.name(),
+    }
 }
 
 /// Write for people.
@@ -115,9 +141,53 @@ pub fn write_text(profile: &SymbolizedProfile, out: &mut dyn Write) -> Result<()
                 "  damaged   debug information is damaged or too large; symbols stand in"
             )?;
         }
+        for line in missing_pieces(&module.missing) {
+            writeln!(out, "  missing   {line}")?;
+        }
         for (reason, count) in &module.unresolved {
             writeln!(out, "  missing   {count}: {}", reason.explanation())?;
         }
+        let advice = advice(module);
+        if advice.is_some() {
+            write_tried(module, out)?;
+        }
+        if let Some(advice) = advice {
+            writeln!(out, "  install   {advice}")?;
+        }
     }
     Ok(())
+}
+
+/// Places that were looked at in vain.
+fn write_tried(module: &ModuleSymbols, out: &mut dyn Write) -> Result<()> {
+    let failed = |tried: &&Tried| tried.outcome != Outcome::Found;
+    for tried in module.tried.iter().filter(failed) {
+        let place = clean(&tried.place);
+        let (rule, outcome) = (tried.rule.name(), tried.outcome.explanation());
+        writeln!(out, "  tried     {place} ({rule}): {outcome}")?;
+    }
+    Ok(())
+}
+
+/// A line for each kind of piece that is not there.
+pub fn missing_pieces(missing: &MissingPieces) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(first) = missing.split.first() {
+        let more = match missing.split.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        lines.push(format!(
+            "split debug information {first}{more}: symbols stand in; put it or the .dwp beside the file, or name its \
+             folder with --symbol-dir"
+        ));
+    }
+    if let Some(name) = &missing.alternate {
+        let name = clean(name);
+        lines.push(format!(
+            "shared debug information {name} (dwz): names that stand in it alone are not known; name its folder with \
+             --symbol-dir"
+        ));
+    }
+    lines
 }

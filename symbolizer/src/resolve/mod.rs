@@ -3,14 +3,19 @@
 //! [`Symbolizer`] takes all wanted offsets of all modules at once and works on them in parallel. The order of the
 //! answers, of the names and of everything else is that of the questions, whatever the threads do.
 
+mod cached;
 mod demangle;
 mod dwarf;
 mod elf_symbols;
+mod fde;
 pub mod file_offset;
+mod go;
 mod jit;
 mod kernel;
 mod module;
+mod plt;
 mod reason;
+mod stored;
 mod symbols;
 pub mod trampoline;
 
@@ -18,14 +23,16 @@ use rawstack_format::id::FileOffset;
 use rawstack_format::record::{Module, ModuleKind};
 use rayon::prelude::*;
 
+use crate::cache::Cache;
 use crate::debug_file::locate::{Locator, ModuleFiles};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
 use crate::jit::JitTable;
+use cached::ElfResolver;
 pub use jit::JitQuery;
 pub use kernel::KernelSymbolTable;
 use module::ModuleAnswers;
-pub use module::ResolveOptions;
+pub use module::{MissingPieces, ResolveOptions};
 pub use reason::UnresolvedReason;
 pub use symbols::{Answer, NamedFrame, Place, Symbols};
 
@@ -34,6 +41,7 @@ pub use symbols::{Answer, NamedFrame, Place, Symbols};
 pub struct Symbolizer {
     pool: rayon::ThreadPool,
     options: ResolveOptions,
+    cache: Option<Cache>,
 }
 
 /// The questions about one module.
@@ -56,6 +64,8 @@ pub struct Answered {
     pub answers: Vec<Answer>,
     /// Whether debug information was damaged, beyond the limits or given up.
     pub damaged: bool,
+    /// What the debug information refers to and is not there.
+    pub missing: MissingPieces,
 }
 
 impl Symbolizer {
@@ -65,7 +75,16 @@ impl Symbolizer {
             .stack_size(demangle::STACK_SIZE)
             .build();
         let pool = pool.map_err(|source| Error::Threads { source })?;
-        Ok(Self { pool, options })
+        Ok(Self {
+            pool,
+            options,
+            cache: None,
+        })
+    }
+
+    /// The same with answers of earlier commands at hand: what it gives is the same.
+    pub fn with_cache(self, cache: Option<Cache>) -> Self {
+        Self { cache, ..self }
     }
 
     /// Find the files of `modules`, in parallel; `progress` is called after each.
@@ -77,10 +96,11 @@ impl Symbolizer {
     ) -> Vec<ModuleFiles> {
         let locate = |module: &&Module| {
             let found = match module.kind {
-                ModuleKind::Elf | ModuleKind::Vdso | ModuleKind::Kernel => locator.locate(module),
-                ModuleKind::KernelModule | ModuleKind::BpfProgram | ModuleKind::Anonymous => {
-                    ModuleFiles::default()
-                }
+                ModuleKind::Elf
+                | ModuleKind::Vdso
+                | ModuleKind::Kernel
+                | ModuleKind::KernelModule => locator.locate(module),
+                ModuleKind::BpfProgram | ModuleKind::Anonymous => ModuleFiles::default(),
             };
             progress();
             found
@@ -121,6 +141,7 @@ impl Symbolizer {
             let answered = found.into_iter().map(|module| Answered {
                 answers: symbols.merge(&module),
                 damaged: module.damaged,
+                missing: module.missing.clone(),
             });
             let answered = answered.collect();
             let jit = symbols.merge(&jit::resolve_jit(jit));
@@ -131,10 +152,17 @@ impl Symbolizer {
 
     /// Answer one query; a library that panics costs the module its debug information, or at worst its names.
     fn resolve_one(&self, query: &Query<'_>) -> ModuleAnswers {
-        let symbols_only = ResolveOptions { dwarf: false };
-        let first = guarded(|| Self::answer(query, self.options));
+        let resolver = ElfResolver {
+            options: self.options,
+            cache: self.cache.as_ref(),
+        };
+        let symbols_only = ElfResolver {
+            options: ResolveOptions { dwarf: false },
+            cache: None,
+        };
+        let first = guarded(|| Self::answer(query, &resolver));
         let found = first.or_else(|| {
-            let second = guarded(|| Self::answer(query, symbols_only))?;
+            let second = guarded(|| Self::answer(query, &symbols_only))?;
             Some(ModuleAnswers {
                 damaged: true,
                 ..second
@@ -146,7 +174,7 @@ impl Symbolizer {
         })
     }
 
-    fn answer(query: &Query<'_>, options: ResolveOptions) -> ModuleAnswers {
+    fn answer(query: &Query<'_>, resolver: &ElfResolver<'_>) -> ModuleAnswers {
         let Query {
             module,
             files,
@@ -154,11 +182,9 @@ impl Symbolizer {
             kernel,
         } = *query;
         match module.kind {
-            ModuleKind::Elf | ModuleKind::Vdso => {
-                module::resolve_elf(module, files, offsets, options)
-            }
+            ModuleKind::Elf | ModuleKind::Vdso => resolver.resolve(module, files, offsets),
             ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::BpfProgram => {
-                kernel::resolve_kernel(module, files, kernel, offsets, options)
+                kernel::resolve_kernel(module, files, kernel, offsets, resolver)
             }
             // Whose code it is depends on process and time: see `JitQuery`.
             ModuleKind::Anonymous => {

@@ -7,13 +7,16 @@ use foldhash::HashMap;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::Module;
 
-use super::dwarf::{self, Budget, DwarfSections, Place};
+use super::demangle::STUB;
+use super::dwarf::{self, Budget, Companions, DwarfSections, Place};
 use super::elf_symbols::{Symbol, SymbolTable};
+use super::fde::FunctionBounds;
 use super::file_offset::{Svma, to_svma};
+use super::go::{GoFunction, GoTable};
 use super::reason::UnresolvedReason;
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::ModuleFiles;
-use crate::text::{ByteTable, StringId};
+use crate::text::{ByteTable, StringId, clean_bytes};
 
 /// Time for the debug information of one module; then its symbols answer for the rest.
 const MODULE_TIME: Duration = Duration::from_secs(60);
@@ -45,6 +48,8 @@ pub(super) struct ModuleAnswer {
     pub(super) place: Place,
     pub(super) svma: Option<Svma>,
     pub(super) reason: Option<UnresolvedReason>,
+    /// Whether the name comes from a symbol that states no size.
+    pub(super) uncertain: bool,
 }
 
 /// All answers of a module, free of the files they came from.
@@ -57,6 +62,24 @@ pub(super) struct ModuleAnswers {
     pub(super) names: ByteTable,
     /// Whether debug information was damaged, beyond the limits or given up.
     pub(super) damaged: bool,
+    /// What the debug information refers to and is not there.
+    pub(super) missing: MissingPieces,
+}
+
+/// Pieces of debug information that are not there: what would have been in them has no name or a lesser one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MissingPieces {
+    /// Object files of split units (`.dwo`) that were needed, sorted.
+    pub split: Vec<String>,
+    /// The alternate file (`dwz`).
+    pub alternate: Option<String>,
+}
+
+impl MissingPieces {
+    /// Whether nothing is missing.
+    pub fn is_empty(&self) -> bool {
+        self.split.is_empty() && self.alternate.is_none()
+    }
 }
 
 /// Resolve `offsets`, sorted and without repetition, of an ELF module.
@@ -80,14 +103,30 @@ pub(super) fn resolve_elf(
     if wanted.is_empty() || files.files.is_empty() {
         return found;
     }
+    let mut starts = Vec::new();
     if let Some(file) = files.dwarf().filter(|_| options.dwarf) {
         match DwarfSections::load(file) {
-            Ok(sections) => found.add_dwarf(&sections, file, &wanted),
+            Ok(sections) => {
+                starts = found.add_dwarf(&sections, files, file, &wanted);
+                sections.release_all();
+            }
             Err(_) => found.damaged = true,
         }
     }
-    found.add_symbols(files);
+    found.add_symbols(files, &starts);
+    found.add_go_places(files);
     found
+}
+
+/// The other files of the debug information; one that cannot be read counts as missing.
+fn companions(files: &ModuleFiles) -> Companions<'_> {
+    let alternate = files.alternate.as_ref();
+    let package = files.package.as_ref();
+    Companions {
+        alternate: alternate.and_then(|file| DwarfSections::load(file).ok()),
+        package: package.and_then(|file| DwarfSections::load_split(file).ok()),
+        search: files.split.clone(),
+    }
 }
 
 /// Offsets → addresses, by the recorded segments, else by those of a file that is not cut down to debug information.
@@ -129,14 +168,26 @@ impl ModuleAnswers {
         }
     }
 
-    fn add_dwarf(&mut self, sections: &DwarfSections<'_>, file: &ElfFile, wanted: &[Svma]) {
+    /// Take what the debug information says; gives the first address of each function.
+    fn add_dwarf(
+        &mut self,
+        sections: &DwarfSections<'_>,
+        files: &ModuleFiles,
+        file: &ElfFile,
+        wanted: &[Svma],
+    ) -> Vec<Svma> {
         let budget = Budget::new(MODULE_TIME);
         let code = file.code_ranges();
-        let found = dwarf::resolve(sections, &code, wanted, &budget);
+        let companions = companions(files);
+        let found = dwarf::resolve(sections, &companions, &code, wanted, &budget);
         self.damaged |= budget.was_spent() || found.damaged;
         self.files = found.files;
+        self.missing = MissingPieces {
+            split: found.missing.into_iter().collect(),
+            alternate: files.missing_alternate.clone(),
+        };
         for function in &found.functions {
-            let name = function.linkage_name.or(function.name);
+            let name = function.linkage_name.as_ref().or(function.name.as_ref());
             let row = NamedFunction {
                 name: name.map_or(StringId::NONE, |name| self.names.intern(name)),
                 plain: function.linkage_name.is_none(),
@@ -154,63 +205,112 @@ impl ModuleAnswers {
                 answer.place = dwarf.place;
             }
         }
+        found
+            .functions
+            .iter()
+            .map(|function| Svma(function.start))
+            .collect()
     }
 
-    /// Let symbols name what has no function yet, and functions whose debug information has no full name.
-    fn add_symbols(&mut self, files: &ModuleFiles) {
+    /// Let symbols name functions whose debug information has no full name, and what has no function yet. `starts`
+    /// holds the first address of each function.
+    ///
+    /// A function is named by the symbol where it is entered, whatever address in it was asked for.
+    fn add_symbols(&mut self, files: &ModuleFiles, starts: &[Svma]) {
         // Reading all symbols takes a while, and good debug information leaves nothing to ask them.
-        let symbols = LazyCell::new(|| SymbolTable::of(files.files.iter().map(|(_, file)| file)));
+        let all: Vec<&ElfFile> = files.files.iter().map(|(_, file)| file).collect();
+        let symbols = LazyCell::new(|| SymbolTable::of(&all));
+        let bounds = LazyCell::new(|| files.code().map(FunctionBounds::of).unwrap_or_default());
+        for (function, &start) in (0u32..).zip(starts) {
+            let nameless = self.is_nameless(function);
+            let open = |row: &NamedFunction| row.caller.is_none() && (row.plain || nameless);
+            if self.functions.get(function as usize).is_some_and(open)
+                && let Some(symbol) = symbols.find(start)
+                && (nameless || self.is_short_for(function, symbol))
+            {
+                self.rename(function, symbol);
+            }
+        }
+        let roots = self.roots();
         let mut rows: HashMap<(Svma, Svma), u32> = HashMap::default();
         for index in 0..self.answers.len() {
             let Some(answer) = self.answers.get(index).copied() else {
                 continue;
             };
             let Some(svma) = answer.svma else { continue };
-            let root = answer.function.map(|function| self.root(function));
-            let nameless = root.is_some_and(|root| self.is_nameless(root));
-            let short = root.is_some_and(|root| {
-                self.functions
-                    .get(root as usize)
-                    .is_some_and(|root| root.plain)
-            });
-            if root.is_some() && !short {
+            let root = answer
+                .function
+                .and_then(|function| roots.get(function as usize));
+            if root.is_some_and(|&root| !self.is_nameless(root)) {
                 continue;
             }
-            let symbol = symbols.find(svma);
-            let function = match (root, symbol) {
-                (Some(root), Some(symbol)) if nameless || self.is_short_for(root, symbol) => {
-                    self.rename(root, symbol);
-                    answer.function
-                }
-                (Some(_), _) if !nameless => answer.function,
-                (None, Some(symbol)) => Some(self.symbol_row(&mut rows, symbol)),
-                _ => None,
-            };
+            // A symbol without size reaches to the next one, over functions that have none.
+            let symbol = symbols.find(svma).filter(|symbol| {
+                let bounded = || {
+                    bounds
+                        .find(svma)
+                        .is_none_or(|(start, _)| start <= symbol.start)
+                };
+                root.is_none() && (symbol.sized || bounded())
+            });
+            let function = symbol.map(|symbol| self.symbol_row(&mut rows, symbol));
             let reason = if self.damaged {
                 UnresolvedReason::DamagedDebugInfo
             } else {
                 UnresolvedReason::NoSymbol
             };
             if let Some(answer) = self.answers.get_mut(index) {
+                answer.uncertain = symbol.is_some_and(|symbol| !symbol.sized);
                 answer.function = function;
                 answer.reason = function.is_none().then_some(reason);
             }
         }
     }
 
-    /// The function that `function` was at last inlined into. Callers have smaller numbers, so this ends.
-    fn root(&self, mut function: u32) -> u32 {
-        while let Some(caller) = self
-            .functions
-            .get(function as usize)
-            .and_then(|row| row.caller)
-        {
-            if caller >= function {
-                break;
-            }
-            function = caller;
+    /// Let Go's own table tell the places that debug information does not.
+    fn add_go_places(&mut self, files: &ModuleFiles) {
+        let open =
+            |answer: &ModuleAnswer| answer.svma.is_some() && answer.place == Place::default();
+        if !self.answers.iter().any(open) {
+            return;
         }
-        function
+        let Some(table) = files.files.iter().find_map(|(_, file)| GoTable::of(file)) else {
+            return;
+        };
+        let mut functions: Vec<GoFunction<'_>> = table.functions().collect();
+        functions.sort_by_key(|function| function.start);
+        let mut rows: HashMap<&[u8], u32> = HashMap::default();
+        for answer in self.answers.iter_mut().filter(|answer| open(answer)) {
+            let Some(Svma(address)) = answer.svma else {
+                continue;
+            };
+            let after = functions.partition_point(|function| function.start <= address);
+            let function = after.checked_sub(1).and_then(|place| functions.get(place));
+            let function = function.filter(|function| address < function.end);
+            let Some((file, line)) = function.and_then(|found| table.place(found, address)) else {
+                continue;
+            };
+            let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+            let row = *rows.entry(file).or_insert(next);
+            if row == next {
+                self.files.push(clean_bytes(file));
+            }
+            answer.place = Place {
+                file: Some(row),
+                line,
+                column: 0,
+            };
+        }
+    }
+
+    /// For each function the one that it was at last inlined into. Callers come before what is inlined into them.
+    fn roots(&self) -> Vec<u32> {
+        let mut roots: Vec<u32> = Vec::with_capacity(self.functions.len());
+        for (function, row) in (0u32..).zip(&self.functions) {
+            let of_caller = row.caller.and_then(|caller| roots.get(caller as usize));
+            roots.push(of_caller.copied().unwrap_or(function));
+        }
+        roots
     }
 
     fn is_nameless(&self, function: u32) -> bool {
@@ -258,7 +358,11 @@ impl ModuleAnswers {
         if let Some(&row) = rows.get(&range) {
             return row;
         }
-        let row = self.name_row(symbol.name);
+        let row = if symbol.stub {
+            self.name_row(&[symbol.name, STUB].concat())
+        } else {
+            self.name_row(symbol.name)
+        };
         rows.insert(range, row);
         row
     }

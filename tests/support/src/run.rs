@@ -55,6 +55,8 @@ impl Run {
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8");
+        // No folder can be made there: tests leave no results in the user's cache.
+        command.env("XDG_CACHE_HOME", "/dev/null");
         Self {
             command,
             deadline: DEFAULT_DEADLINE,

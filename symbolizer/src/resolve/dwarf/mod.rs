@@ -2,18 +2,24 @@
 //!
 //! This is a batch resolver: it knows all wanted addresses of a module before it starts. They are placed into units
 //! ([`units`]), each needed unit is visited once ([`mod@visit`]) and dropped; nothing is kept but the answers. A visit is
-//! one pass over the unit's entries ([`walk`]) and one over its line program ([`lines`]); names are looked up for
+//! one pass over the unit's entries ([`walk`]) and one over its line program ([`program`]); names are looked up for
 //! what contains a wanted address only ([`names`]). Nothing recurses.
 
+mod bytes;
 mod cursor;
-mod lines;
+mod files;
 mod names;
+mod plan;
+mod program;
 mod sections;
+mod split;
 mod units;
 mod visit;
 mod walk;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +30,7 @@ use rayon::prelude::*;
 use super::file_offset::Svma;
 use crate::guard::guarded;
 pub(super) use sections::DwarfSections;
+pub(super) use split::Companions;
 use units::Units;
 use visit::{UnitAnswers, visit};
 
@@ -32,6 +39,9 @@ type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// Units that may claim one address; more are nonsense.
 const MAX_CLAIMS: usize = 4;
+
+/// Bytes of entries that are visited in one go, and then let go of.
+const BATCH: usize = 1 << 20;
 
 /// Bounds of the work on one module.
 #[derive(Debug)]
@@ -64,16 +74,18 @@ impl Budget {
 }
 
 /// A function, or one inlined into another, as the debug information has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Function<'a> {
     /// Name as the linker knows it.
-    pub(super) linkage_name: Option<&'a [u8]>,
+    pub(super) linkage_name: Option<Cow<'a, [u8]>>,
     /// Name as the source has it.
-    pub(super) name: Option<&'a [u8]>,
+    pub(super) name: Option<Cow<'a, [u8]>>,
     /// Function that this one is inlined into, as an index into [`Answers::functions`].
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.
     pub(super) call: Place,
+    /// First address of its first range.
+    pub(super) start: u64,
 }
 
 /// A place in the source.
@@ -118,6 +130,8 @@ pub(super) struct Answers<'a> {
     pub(super) files: Vec<String>,
     /// Whether a unit could not be read.
     pub(super) damaged: bool,
+    /// Object files of split units that were not found.
+    pub(super) missing: BTreeSet<String>,
 }
 
 /// Resolve `wanted`, sorted addresses without repetition, with the debug information of one module.
@@ -126,6 +140,7 @@ pub(super) struct Answers<'a> {
 /// functions that the linker threw away, and ignored.
 pub(super) fn resolve<'a>(
     sections: &'a DwarfSections<'a>,
+    companions: &'a Companions<'a>,
     code: &[Range<u64>],
     wanted: &[Svma],
     budget: &Budget,
@@ -134,7 +149,12 @@ pub(super) fn resolve<'a>(
         answers: vec![Answer::default(); wanted.len()],
         ..Answers::default()
     };
-    let units = Units::parse(sections.borrow(), code);
+    let units = Units::parse_with(sections.borrow(), companions.alternate.as_ref(), code);
+    // The headers lie all over the entries.
+    if let Some(entries) = units.entries(0, units.len().saturating_sub(1)) {
+        sections.release(entries);
+    }
+    let pieces = companions.pieces();
     let mut tried: Vec<Vec<u32>> = vec![Vec::new(); units.len()];
     // The quick table first; the units' own ranges for what it does not know, or was wrong about.
     for round in [units::Source::Aranges, units::Source::UnitRanges] {
@@ -146,28 +166,66 @@ pub(super) fn resolve<'a>(
         if open.is_empty() || budget.is_spent() {
             break;
         }
-        let mut work = untried(units.place(round, &open, wanted, MAX_CLAIMS), &mut tried);
-        // The largest first, so that no thread is left with one at the end.
-        work.sort_by_key(|&(unit, _)| (Reverse(units.size(unit)), unit));
-        let visited: Vec<(Vec<u32>, Option<UnitAnswers<'a>>)> = work
+        let work = untried(units.place(round, &open, wanted, MAX_CLAIMS), &mut tried);
+        let mut visited: Vec<Visited<'a>> = batches(&units, work)
             .into_par_iter()
             .with_max_len(1)
-            .map(|(unit, indices)| {
-                let here: Vec<u64> = indices
-                    .iter()
-                    .filter_map(|&index| wanted.get(index as usize))
-                    .map(|a| a.0)
-                    .collect();
-                let found = guarded(|| visit(&units, unit, &here, budget)).flatten();
-                (indices, found)
+            .flat_map_iter(|batch| {
+                let found = batch.iter().map(|(unit, indices)| {
+                    let here = indices
+                        .iter()
+                        .filter_map(|&index| wanted.get(index as usize));
+                    let here: Vec<u64> = here.map(|address| address.0).collect();
+                    let found = guarded(|| visit(&units, *unit, &here, &pieces, budget));
+                    (*unit, indices.clone(), found.flatten())
+                });
+                let found: Vec<Visited<'a>> = found.collect();
+                release_batch(sections, &units, &batch);
+                found
             })
             .collect();
-        for (indices, found) in visited {
-            answers.damaged |= found.is_none();
-            answers.merge(&indices, found.unwrap_or_default());
+        // Where several units say as much of an address, the first one counts, whatever else was asked.
+        visited.sort_by_key(|(unit, _, _)| *unit);
+        for (_, indices, found) in visited {
+            let found = found.unwrap_or(UnitAnswers {
+                damaged: true,
+                ..UnitAnswers::default()
+            });
+            answers.damaged |= found.damaged;
+            answers.merge(&indices, found);
         }
     }
     answers
+}
+
+/// A unit, the indices of addresses, and what it said about them; nothing where it could not be read.
+type Visited<'a> = (usize, Vec<u32>, Option<UnitAnswers<'a>>);
+
+/// Units in their order with the addresses to look up in each, in batches. The largest batches come first, so that no
+/// thread is left with one at the end.
+fn batches(units: &Units<'_, '_>, work: Vec<(usize, Vec<u32>)>) -> Vec<Vec<(usize, Vec<u32>)>> {
+    let mut batches: Vec<(usize, Vec<_>)> = Vec::new();
+    for (unit, indices) in work {
+        let size = units.size(unit);
+        match batches.last_mut().filter(|(sum, _)| *sum < BATCH) {
+            Some((sum, batch)) => {
+                *sum = sum.saturating_add(size);
+                batch.push((unit, indices));
+            }
+            None => batches.push((size, vec![(unit, indices)])),
+        }
+    }
+    batches.sort_by_key(|(size, _)| Reverse(size / (8 * BATCH)));
+    batches.into_iter().map(|(_, batch)| batch).collect()
+}
+
+/// Let go of the memory that the entries of a batch were read from.
+fn release_batch(sections: &DwarfSections<'_>, units: &Units<'_, '_>, batch: &[(usize, Vec<u32>)]) {
+    let ends = batch.first().zip(batch.last());
+    let entries = ends.and_then(|((first, _), (last, _))| units.entries(*first, *last));
+    if let Some(entries) = entries {
+        sections.release(entries);
+    }
 }
 
 /// What of `placed` was not tried before; it counts as tried then.
@@ -200,6 +258,7 @@ impl<'a> Answers<'a> {
             file: place.file.map(|file| file.saturating_add(first_file)),
             ..place
         };
+        self.missing.extend(found.missing);
         self.files.extend(found.files);
         self.functions
             .extend(found.functions.into_iter().map(|function| {

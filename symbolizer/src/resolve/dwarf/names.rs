@@ -42,9 +42,9 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
             return found;
         }
         let mut names = Names::default();
-        let (mut unit, mut at) = (self.unit, offset);
+        let (mut units, mut unit, mut at) = (self.units, self.unit, offset);
         for hop in 0..MAX_CHAIN {
-            let Some(next) = read_names(self.units, unit, at, &mut names) else {
+            let Some(next) = read_names(units, unit, at, &mut names) else {
                 break;
             };
             if names.linkage_name.is_some() {
@@ -52,8 +52,14 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
             }
             match next {
                 Reference::Here(offset) => at = offset,
-                Reference::Elsewhere(offset) => {
-                    let Some((_, other)) = self.units.referred(offset) else {
+                Reference::Elsewhere(offset) | Reference::Alternate(offset) => {
+                    if let Reference::Alternate(_) = next {
+                        let Some(alternate) = units.alternate() else {
+                            break;
+                        };
+                        units = alternate;
+                    }
+                    let Some((_, other)) = units.referred(offset) else {
                         break;
                     };
                     let Some(offset) = offset.to_unit_offset(&other.header) else {
@@ -83,6 +89,8 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
 enum Reference {
     Here(UnitOffset),
     Elsewhere(DebugInfoOffset),
+    /// In the file that several modules share.
+    Alternate(DebugInfoOffset),
 }
 
 /// Read what the entry at `offset` itself says; gives the entry that it refers to.
@@ -114,6 +122,9 @@ fn read_names<'a>(
             {
                 AttributeValue::UnitRef(offset) => next = Some(Reference::Here(offset)),
                 AttributeValue::DebugInfoRef(offset) => next = Some(Reference::Elsewhere(offset)),
+                AttributeValue::DebugInfoRefSup(offset) => {
+                    next = Some(Reference::Alternate(offset))
+                }
                 _ => {}
             },
             _ => {}

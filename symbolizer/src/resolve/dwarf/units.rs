@@ -6,10 +6,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gimli::{AbbreviationsCacheStrategy, DebugInfoOffset, Dwarf, Unit, UnitHeader, UnitType};
+use gimli::{
+    AbbreviationsCacheStrategy, DebugInfoOffset, Dwarf, Section, Unit, UnitHeader, UnitType,
+};
 use rayon::prelude::*;
 
 use super::Slice;
+use super::sections::DwarfSections;
 use crate::resolve::file_offset::Svma;
 
 /// Where ranges of units are taken from.
@@ -33,6 +36,8 @@ pub(super) struct Units<'a, 'c> {
     pub(super) dwarf: Dwarf<Slice<'a>>,
     code: &'c [Range<u64>],
     headers: Vec<UnitHeader<Slice<'a>>>,
+    /// The units of the alternate file, which several modules share.
+    alternate: Option<Box<Self>>,
     /// Units that others refer to, parsed when first needed.
     referred: Vec<OnceLock<Option<Box<Unit<Slice<'a>>>>>>,
 }
@@ -61,8 +66,34 @@ impl<'a, 'c> Units<'a, 'c> {
             dwarf,
             code,
             headers,
+            alternate: None,
             referred,
         }
+    }
+
+    /// As [`parse`](Self::parse), with the file that `dwz` moved shared entries and strings to.
+    pub(super) fn parse_with(
+        mut dwarf: Dwarf<Slice<'a>>,
+        alternate: Option<&'a DwarfSections<'a>>,
+        code: &'c [Range<u64>],
+    ) -> Self {
+        if let Some(alternate) = alternate {
+            dwarf.set_sup(alternate.borrow());
+        }
+        Self {
+            alternate: alternate.map(|other| Box::new(Self::parse(other.borrow(), code))),
+            ..Self::parse(dwarf, code)
+        }
+    }
+
+    /// The units of the alternate file.
+    pub(super) fn alternate(&self) -> Option<&Self> {
+        self.alternate.as_deref()
+    }
+
+    /// The executable ranges.
+    pub(super) fn code(&self) -> &'c [Range<u64>] {
+        self.code
     }
 
     /// Number of units.
@@ -73,6 +104,17 @@ impl<'a, 'c> Units<'a, 'c> {
     /// Size of a unit's entries, in bytes.
     pub(super) fn size(&self, unit: usize) -> usize {
         self.headers.get(unit).map_or(0, UnitHeader::unit_length)
+    }
+
+    /// Bytes of the entries of the units from `first` to `last`.
+    pub(super) fn entries(&self, first: usize, last: usize) -> Option<&'a [u8]> {
+        let start = self.headers.get(first)?.debug_info_offset()?.0;
+        let header = self.headers.get(last)?;
+        let end = header
+            .debug_info_offset()?
+            .0
+            .checked_add(header.length_including_self())?;
+        self.dwarf.debug_info.reader().slice().get(start..end)
     }
 
     /// Parse a unit for a visit.

@@ -1,10 +1,16 @@
 //! A visit to one unit: entries, lines and names of the wanted addresses in it, and then the unit is gone.
 
-use super::lines::{Files, RawPlace, find_rows};
+use std::borrow::Cow;
+
+use gimli::Unit;
+
+use super::files::Files;
 use super::names::NameFinder;
+use super::program::{RawPlace, find_rows};
+use super::split::{Pieces, Split};
 use super::units::Units;
 use super::walk::{Found, find_functions};
-use super::{Answer, Budget, Function, Place};
+use super::{Answer, Budget, Function, Place, Slice};
 
 /// What one unit says of its wanted addresses.
 #[derive(Debug, Default)]
@@ -12,6 +18,19 @@ pub(super) struct UnitAnswers<'a> {
     pub(super) answers: Vec<Answer>,
     pub(super) functions: Vec<Function<'a>>,
     pub(super) files: Vec<String>,
+    /// Whether not all of it could be read.
+    pub(super) damaged: bool,
+    /// Object file with the unit's entries, where it was not found.
+    pub(super) missing: Option<String>,
+}
+
+/// Functions that contain wanted addresses.
+struct Functions<'a> {
+    /// For each wanted address its innermost function.
+    innermost: Vec<Option<u32>>,
+    rows: Vec<(Function<'a>, Option<RawPlace>)>,
+    /// Whether not all entries could be read.
+    damaged: bool,
 }
 
 /// Visit unit number `place`; nothing where its header or root is damaged.
@@ -19,55 +38,106 @@ pub(super) fn visit<'a>(
     units: &Units<'a, '_>,
     place: usize,
     wanted: &[u64],
+    pieces: &Pieces<'a>,
     budget: &Budget,
 ) -> Option<UnitAnswers<'a>> {
     let unit = units.open(place)?;
-    let found = find_functions(units, &unit, wanted, budget);
-    let rows = match unit.line_program.clone() {
-        Some(program) => find_rows(units, program, wanted, budget),
+    let asked = pieces.ask(units, &unit, |units, unit| {
+        read_functions(units, unit, wanted, budget).into_owned()
+    });
+    let (functions, missing) = match asked {
+        Split::Full(functions) => (functions, None),
+        Split::Whole => (read_functions(units, &unit, wanted, budget), None),
+        Split::Missing(name) => (read_functions(units, &unit, wanted, budget), Some(name)),
+    };
+    let rows = match &unit.line_program {
+        Some(program) => find_rows(units, program.header(), wanted, budget),
         None => vec![None; wanted.len()],
     };
     let mut files = Files::new(units, &unit);
-    let (numbers, used) = number_used(&found);
-    let mut names = NameFinder::new(units, &unit);
-    let functions = used
-        .iter()
-        .filter_map(|&node| found.nodes.get(node as usize))
-        .map(|node| {
-            let name = names.names(node.entry);
-            let call = match node.call_file {
-                Some(file) => files.place(RawPlace {
-                    file,
-                    line: node.call_line,
-                    column: node.call_column,
-                }),
-                None => Place {
-                    file: None,
-                    line: node.call_line,
-                    column: node.call_column,
-                },
-            };
-            let caller = node
-                .parent
-                .and_then(|parent| numbers.get(parent as usize).copied().flatten());
-            Function {
-                linkage_name: name.linkage_name,
-                name: name.name,
-                caller,
-                call,
-            }
-        });
-    let functions = functions.collect();
-    let answers = found.innermost.iter().zip(rows).map(|(node, row)| Answer {
-        function: node.and_then(|node| numbers.get(node as usize).copied().flatten()),
+    let answers = functions.innermost.iter().zip(rows);
+    let answers = answers.map(|(&function, row)| Answer {
+        function,
         place: row.map(|row| files.place(row)).unwrap_or_default(),
     });
     let answers = answers.collect();
+    let rows = functions.rows.into_iter().map(|(function, call)| Function {
+        call: call.map_or(function.call, |call| files.place(call)),
+        ..function
+    });
     Some(UnitAnswers {
         answers,
-        functions,
+        functions: rows.collect(),
         files: files.paths,
+        damaged: functions.damaged,
+        missing,
     })
+}
+
+/// Find the functions of a unit with their names; files of calls stay as the line program numbers them.
+fn read_functions<'a>(
+    units: &Units<'a, '_>,
+    unit: &Unit<Slice<'a>>,
+    wanted: &[u64],
+    budget: &Budget,
+) -> Functions<'a> {
+    let found = find_functions(units, unit, wanted, budget);
+    let (numbers, used) = number_used(&found);
+    let number = |node: u32| numbers.get(node as usize).copied().flatten();
+    let mut names = NameFinder::new(units, unit);
+    let used = used
+        .iter()
+        .filter_map(|&node| found.nodes.get(node as usize));
+    let rows = used.map(|node| {
+        let name = names.names(node.entry);
+        let (line, column) = (node.call_line, node.call_column);
+        let function = Function {
+            linkage_name: name.linkage_name.map(Cow::Borrowed),
+            name: name.name.map(Cow::Borrowed),
+            caller: node.parent.and_then(number),
+            call: Place {
+                file: None,
+                line,
+                column,
+            },
+            start: node.start,
+        };
+        let call = node.call_file.map(|file| RawPlace { file, line, column });
+        (function, call)
+    });
+    let rows = rows.collect();
+    let innermost = found
+        .innermost
+        .iter()
+        .map(|node| node.and_then(number))
+        .collect();
+    Functions {
+        innermost,
+        rows,
+        damaged: found.damaged,
+    }
+}
+
+impl Functions<'_> {
+    /// Free of the sections that the names came from.
+    fn into_owned(self) -> Functions<'static> {
+        let owned = |name: Cow<'_, [u8]>| Cow::Owned(name.into_owned());
+        let rows = self.rows.into_iter().map(|(function, call)| {
+            let function = Function {
+                linkage_name: function.linkage_name.map(owned),
+                name: function.name.map(owned),
+                caller: function.caller,
+                call: function.call,
+                start: function.start,
+            };
+            (function, call)
+        });
+        Functions {
+            innermost: self.innermost,
+            rows: rows.collect(),
+            damaged: self.damaged,
+        }
+    }
 }
 
 /// Number the nodes that an answer needs, in their order: for each node its number, and the nodes by number.

@@ -3,9 +3,10 @@
 use std::mem;
 use std::ops::Range;
 
-use gimli::{Abbreviation, AttributeValue, DwTag, EntriesRaw, Unit, UnitOffset, constants};
+use gimli::{Unit, UnitOffset, constants};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, EntryHead, Value};
+use super::plan::Kind;
 use super::units::Units;
 use super::{Budget, Slice};
 
@@ -13,6 +14,10 @@ use super::{Budget, Slice};
 const ENTRIES_PER_CHECK: u32 = 1 << 14;
 /// Ranges of all functions of one unit together for each entry byte: more is no compiler's.
 const RANGES_PER_BYTE: usize = 4;
+/// Functions, one within the other, that may hold each wanted address: more is no compiler's.
+const GRANTS_PER_ADDRESS: usize = 1024;
+/// The same for all addresses together, however few they are.
+const FREE_GRANTS: usize = 1 << 21;
 
 /// No node.
 const NONE: u32 = u32::MAX;
@@ -22,6 +27,8 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Node {
     /// Its entry.
     pub(super) entry: UnitOffset,
+    /// First address of its first range: where it is entered.
+    pub(super) start: u64,
     /// The node that this one is inlined into; none for a function of its own.
     pub(super) parent: Option<u32>,
     /// File of the call, as the line program numbers it.
@@ -30,8 +37,8 @@ pub(super) struct Node {
     pub(super) call_line: u32,
     /// Column of the call.
     pub(super) call_column: u32,
-    /// Bytes that the range covers.
-    size: u64,
+    /// Bytes that the ranges of the function of its own cover that this one is, or is inlined into.
+    root_size: u64,
 }
 
 /// What the pass found.
@@ -39,12 +46,15 @@ pub(super) struct Found {
     pub(super) nodes: Vec<Node>,
     /// For each wanted address its innermost node.
     pub(super) innermost: Vec<Option<u32>>,
+    /// Whether an entry was damaged, or there was more than is accepted.
+    pub(super) damaged: bool,
 }
 
 /// Find the functions that contain `wanted`, sorted addresses.
 ///
 /// Entries below a function without a wanted address are jumped over. A compiler may put a function below another one
-/// (nested functions of GNU C, methods of local classes), so what is still missing then is sought once more everywhere.
+/// (nested functions of GNU C, methods of local classes), so what is still missing then is sought once more everywhere;
+/// what was found before stays, so that an answer does not depend on what else is asked.
 pub(super) fn find_functions<'a>(
     units: &Units<'a, '_>,
     unit: &Unit<Slice<'a>>,
@@ -53,9 +63,10 @@ pub(super) fn find_functions<'a>(
 ) -> Found {
     let mut walk = Walk::new(units, unit, wanted, budget);
     // A damaged entry ends the pass; what was found before it counts.
-    let _ = walk.run(false);
+    let mut whole = walk.run(false).is_some();
     if walk.jumped && walk.innermost.contains(&NONE) {
-        let _ = walk.run(true);
+        walk.first_pass = u32::try_from(walk.nodes.len()).unwrap_or(NONE);
+        whole &= walk.run(true).is_some();
     }
     let innermost = walk
         .innermost
@@ -65,6 +76,7 @@ pub(super) fn find_functions<'a>(
     Found {
         nodes: walk.nodes,
         innermost,
+        damaged: !whole,
     }
 }
 
@@ -76,34 +88,46 @@ struct Walk<'w, 'a, 'c> {
     budget: &'w Budget,
     nodes: Vec<Node>,
     innermost: Vec<u32>,
-    /// Functions that are open at the place of the walk, with their depth.
-    open: Vec<(isize, u32)>,
+    /// Functions that are open at the place of the walk.
+    open: Vec<Open>,
     /// Whether entries were jumped over.
     jumped: bool,
+    /// Nodes below this number were found in an earlier pass.
+    first_pass: u32,
     ranges_left: usize,
+    grants_left: usize,
     until_check: u32,
     /// Indices of wanted addresses in the ranges of the entry at hand.
     hits: Vec<Range<usize>>,
 }
 
-/// An entry at hand.
-struct Entry<'e> {
-    offset: UnitOffset,
+/// A function that is open at the place of the walk.
+struct Open {
     depth: isize,
-    abbreviation: &'e Abbreviation,
+    node: u32,
+    /// Indices of wanted addresses among which are all that it holds.
+    window: Range<usize>,
 }
 
 /// Attributes of an entry that matter here.
 #[derive(Default)]
-struct Attributes<'a> {
-    low_pc: Option<u64>,
-    high_pc: Option<u64>,
-    size: Option<u64>,
-    ranges: Option<AttributeValue<Slice<'a>>>,
-    sibling: Option<UnitOffset>,
+struct Attributes {
+    low_pc: Option<Value>,
+    high_pc: Option<Value>,
+    ranges: Option<Value>,
+    sibling: Option<u64>,
     call_file: Option<u64>,
     call_line: u32,
     call_column: u32,
+}
+
+/// Where an entry's code is.
+#[derive(Default)]
+struct Extent {
+    /// First address of the first range.
+    start: u64,
+    /// Bytes of all ranges.
+    size: u64,
 }
 
 impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
@@ -113,6 +137,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         wanted: &'w [u64],
         budget: &'w Budget,
     ) -> Self {
+        let grants = wanted.len().saturating_mul(GRANTS_PER_ADDRESS);
         Self {
             units,
             unit,
@@ -122,133 +147,148 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             innermost: vec![NONE; wanted.len()],
             open: Vec::new(),
             jumped: false,
+            first_pass: 0,
             ranges_left: unit.header.unit_length().saturating_mul(RANGES_PER_BYTE),
+            grants_left: grants.saturating_add(FREE_GRANTS),
             until_check: ENTRIES_PER_CHECK,
             hits: Vec::new(),
         }
     }
 
     /// Go over all entries; with `everywhere` also below those that cannot hold anything wanted as compilers write it.
-    fn run(&mut self, everywhere: bool) -> gimli::Result<()> {
-        let mut cursor = Cursor::new(self.unit)?;
+    /// Nothing where an entry is damaged or a limit is met.
+    fn run(&mut self, everywhere: bool) -> Option<()> {
+        let mut cursor = Cursor::new(self.unit).ok()?;
         self.open.clear();
-        while !cursor.entries.is_empty() {
+        while !cursor.is_empty() {
             self.until_check -= 1;
             if self.until_check == 0 {
                 self.until_check = ENTRIES_PER_CHECK;
                 if self.budget.is_spent() {
-                    return Ok(());
+                    return None;
                 }
             }
-            let (offset, depth) = (cursor.entries.next_offset(), cursor.depth());
-            let Some(abbreviation) = cursor.entries.read_abbreviation()? else {
+            let Some(head) = cursor.next()? else {
+                self.close(cursor.depth());
                 continue;
             };
-            while self.open.last().is_some_and(|&(open, _)| open >= depth) {
-                self.open.pop();
-            }
-            let entry = Entry {
-                offset,
-                depth,
-                abbreviation,
-            };
-            match abbreviation.tag() {
-                constants::DW_TAG_subprogram => self.function(&mut cursor, &entry, everywhere)?,
-                constants::DW_TAG_inlined_subroutine if !self.open.is_empty() => {
-                    self.inlined(&mut cursor, &entry)?
+            let (kind, has_children) = cursor.plans.kind(head.plan)?;
+            match kind {
+                Kind::Function => self.function(&mut cursor, &head, has_children, everywhere)?,
+                Kind::Inlined if !self.open.is_empty() => {
+                    self.inlined(&mut cursor, &head, has_children)?
                 }
-                tag if !everywhere && is_closed(tag) && has_sibling(abbreviation) => {
-                    let attributes = self.read(&mut cursor.entries, abbreviation)?;
+                Kind::Closed if !everywhere => {
+                    let mut sibling = None;
+                    cursor.read(&head, has_children, |_, value| {
+                        sibling = reference(value);
+                    })?;
                     self.jumped = true;
-                    cursor.jump(attributes.sibling, depth)?;
+                    cursor.jump(sibling, head.depth)?;
                 }
-                _ => cursor.entries.skip_attributes(abbreviation.attributes())?,
+                _ => cursor.skip(&head, has_children)?,
             }
         }
-        Ok(())
+        Some(())
+    }
+
+    /// A list of children has ended, the next entry is at `depth`: functions there and below it are closed.
+    fn close(&mut self, depth: isize) {
+        while self.open.last().is_some_and(|open| open.depth >= depth) {
+            self.open.pop();
+        }
     }
 
     fn function(
         &mut self,
         cursor: &mut Cursor<'_, 'a>,
-        entry: &Entry<'_>,
+        head: &EntryHead,
+        has_children: bool,
         everywhere: bool,
-    ) -> gimli::Result<()> {
-        let attributes = self.read(&mut cursor.entries, entry.abbreviation)?;
-        let size = self.collect_hits(&attributes);
+    ) -> Option<()> {
+        let attributes = read(cursor, head, has_children)?;
+        let extent = self.collect_hits(&attributes, 0..self.wanted.len());
         if self.hits.is_empty() {
-            if !everywhere && entry.abbreviation.has_children() {
+            if !everywhere && has_children {
                 self.jumped = true;
-                cursor.jump(attributes.sibling, entry.depth)?;
+                cursor.jump(attributes.sibling, head.depth)?;
             }
-            return Ok(());
+            return Some(());
         }
-        let entry_offset = entry.offset;
         let node = Node {
-            entry: entry_offset,
+            entry: head.offset,
+            start: extent.start,
             parent: None,
             call_file: None,
             call_line: 0,
             call_column: 0,
-            size,
+            root_size: extent.size,
         };
-        self.enter(node, entry.depth, |walk, held| walk.is_better(held, size));
-        Ok(())
+        let depth = has_children.then_some(head.depth);
+        self.enter(node, depth, |walk, held| walk.is_better(held, extent.size))
     }
 
-    fn inlined(&mut self, cursor: &mut Cursor<'_, 'a>, entry: &Entry<'_>) -> gimli::Result<()> {
-        let attributes = self.read(&mut cursor.entries, entry.abbreviation)?;
-        let size = self.collect_hits(&attributes);
+    fn inlined(
+        &mut self,
+        cursor: &mut Cursor<'_, 'a>,
+        head: &EntryHead,
+        has_children: bool,
+    ) -> Option<()> {
+        let attributes = read(cursor, head, has_children)?;
+        let (parent, window) = match self.open.last() {
+            Some(open) => (open.node, open.window.clone()),
+            None => (NONE, 0..0),
+        };
+        let extent = self.collect_hits(&attributes, window);
         if self.hits.is_empty() {
             // One without ranges says nothing of its children.
-            if attributes.states_ranges() && entry.abbreviation.has_children() {
-                cursor.jump(attributes.sibling, entry.depth)?;
+            if attributes.states_ranges() && has_children {
+                cursor.jump(attributes.sibling, head.depth)?;
             }
-            return Ok(());
+            return Some(());
         }
-        let parent = self.open.last().map_or(NONE, |&(_, node)| node);
-        let Attributes {
-            call_file,
-            call_line,
-            call_column,
-            ..
-        } = attributes;
+        let root_size = self
+            .nodes
+            .get(parent as usize)
+            .map_or(0, |parent| parent.root_size);
         let node = Node {
-            entry: entry.offset,
+            entry: head.offset,
+            start: extent.start,
             parent: Some(parent),
-            call_file,
-            call_line,
-            call_column,
-            size,
+            call_file: attributes.call_file,
+            call_line: attributes.call_line,
+            call_column: attributes.call_column,
+            root_size,
         };
         // What is outside of the function around it, or claimed by a sibling before, stays as it is.
-        self.enter(node, entry.depth, |_, held| held == parent);
-        Ok(())
+        let depth = has_children.then_some(head.depth);
+        self.enter(node, depth, |_, held| held == parent)
     }
 
     /// A function of its own counts where none was found, or where it is narrower: then it is nested in the other.
     fn is_better(&self, held: u32, size: u64) -> bool {
-        let mut root = held;
-        while let Some(node) = self.nodes.get(root as usize) {
-            match node.parent {
-                Some(parent) => root = parent,
-                None => return size < node.size,
-            }
+        match self.nodes.get(held as usize) {
+            Some(node) => held >= self.first_pass && size < node.root_size,
+            None => true,
         }
-        true
     }
 
-    /// Give the hits to a new node where `may` agrees; the node is kept if any are given.
-    fn enter(&mut self, node: Node, depth: isize, may: impl Fn(&Self, u32) -> bool) {
-        let Some(id) = u32::try_from(self.nodes.len())
+    /// Give the hits to a new node where `may` agrees; the node is kept if any are given, and open for its children at
+    /// a depth below `depth`, where it has any.
+    fn enter(
+        &mut self,
+        node: Node,
+        depth: Option<isize>,
+        may: impl Fn(&Self, u32) -> bool,
+    ) -> Option<()> {
+        let id = u32::try_from(self.nodes.len())
             .ok()
-            .filter(|&id| id != NONE)
-        else {
-            return;
-        };
+            .filter(|&id| id != NONE)?;
         let hits = mem::take(&mut self.hits);
         let mut used = false;
+        let mut window = usize::MAX..0;
         for index in hits.iter().cloned().flatten() {
+            self.grants_left = self.grants_left.checked_sub(1)?;
             let held = self.innermost.get(index).copied().unwrap_or(NONE);
             if held != id
                 && may(self, held)
@@ -256,128 +296,112 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             {
                 *slot = id;
                 used = true;
+                window = window.start.min(index)..window.end.max(index + 1);
             }
         }
         if used {
             self.nodes.push(node);
-            self.open.push((depth, id));
+            self.open.extend(depth.map(|depth| Open {
+                depth,
+                node: id,
+                window,
+            }));
         }
         self.hits = hits;
+        Some(())
     }
 
-    /// Find the wanted addresses in the ranges of an entry; gives the number of bytes that the ranges cover.
-    fn collect_hits(&mut self, attributes: &Attributes<'a>) -> u64 {
+    /// Find the wanted addresses, among those with indices in `window`, in the ranges of an entry.
+    fn collect_hits(&mut self, attributes: &Attributes, window: Range<usize>) -> Extent {
         self.hits.clear();
-        let mut size = 0u64;
-        if let Some(value) = &attributes.ranges {
-            let Ok(Some(mut ranges)) = self.units.dwarf.attr_ranges(self.unit, *value) else {
-                return 0;
+        let mut extent = Extent::default();
+        let dwarf = &self.units.dwarf;
+        if let Some(value) = attributes.ranges {
+            let list = value.ranges();
+            let list = list.and_then(|list| dwarf.attr_ranges(self.unit, list).ok().flatten());
+            let Some(mut ranges) = list else {
+                return extent;
             };
+            let mut first = true;
             while let Some(left) = self.ranges_left.checked_sub(1)
                 && let Ok(Some(range)) = ranges.next()
             {
                 self.ranges_left = left;
-                size = size.saturating_add(self.collect(range.begin, range.end));
+                if mem::take(&mut first) {
+                    extent.start = range.begin;
+                }
+                extent.size = extent
+                    .size
+                    .saturating_add(range.end.saturating_sub(range.begin));
+                self.collect(range.begin, range.end, &window);
             }
-        } else if let Some(low) = attributes.low_pc {
-            let end = attributes
-                .high_pc
-                .or_else(|| low.checked_add(attributes.size?));
-            size = end.map_or(0, |end| self.collect(low, end));
+        } else if let Some(low) = attributes
+            .low_pc
+            .and_then(|low| low.address(self.unit, dwarf))
+        {
+            let end = match attributes.high_pc {
+                Some(Value::Number(size)) => low.checked_add(size),
+                Some(value) => value.address(self.unit, dwarf),
+                None => None,
+            };
+            if let Some(end) = end {
+                extent = Extent {
+                    start: low,
+                    size: end.saturating_sub(low),
+                };
+                self.collect(low, end, &window);
+            }
         }
-        size
+        extent
     }
 
-    fn collect(&mut self, start: u64, end: u64) -> u64 {
-        let first = self.wanted.partition_point(|&wanted| wanted < start);
-        let tail = self.wanted.get(first..).unwrap_or_default();
+    #[inline(always)]
+    fn collect(&mut self, start: u64, end: u64, window: &Range<usize>) {
+        let among = self.wanted.get(window.clone()).unwrap_or_default();
+        let first = among.partition_point(|&wanted| wanted < start);
+        let tail = among.get(first..).unwrap_or_default();
         if tail.first().is_some_and(|&wanted| wanted < end) && self.units.is_code(start) {
+            let first = window.start + first;
             let behind = first + tail.partition_point(|&wanted| wanted < end);
             self.hits.push(first..behind);
         }
-        end.saturating_sub(start)
-    }
-
-    fn read(
-        &self,
-        entries: &mut EntriesRaw<'_, Slice<'a>>,
-        abbreviation: &Abbreviation,
-    ) -> gimli::Result<Attributes<'a>> {
-        let mut found = Attributes::default();
-        let line = |value: AttributeValue<Slice<'a>>| {
-            value
-                .udata_value()
-                .and_then(|line| u32::try_from(line).ok())
-        };
-        for &spec in abbreviation.attributes() {
-            let attribute = entries.read_attribute(spec)?;
-            match attribute.name() {
-                constants::DW_AT_low_pc => found.low_pc = self.address(attribute.value()),
-                constants::DW_AT_high_pc => match attribute.value() {
-                    AttributeValue::Udata(size) => found.size = Some(size),
-                    value => found.high_pc = self.address(value),
-                },
-                constants::DW_AT_ranges => found.ranges = Some(attribute.value()),
-                constants::DW_AT_sibling => {
-                    if let AttributeValue::UnitRef(offset) = attribute.value() {
-                        found.sibling = Some(offset);
-                    }
-                }
-                constants::DW_AT_call_file => found.call_file = file_index(attribute.value()),
-                constants::DW_AT_call_line => {
-                    found.call_line = line(attribute.value()).unwrap_or(0)
-                }
-                constants::DW_AT_call_column => {
-                    found.call_column = line(attribute.value()).unwrap_or(0)
-                }
-                _ => {}
-            }
-        }
-        Ok(found)
-    }
-
-    fn address(&self, value: AttributeValue<Slice<'a>>) -> Option<u64> {
-        self.units
-            .dwarf
-            .attr_address(self.unit, value)
-            .ok()
-            .flatten()
     }
 }
 
-impl Attributes<'_> {
+/// Read what matters of the entry at hand.
+#[inline(always)]
+fn read(cursor: &mut Cursor<'_, '_>, head: &EntryHead, has_children: bool) -> Option<Attributes> {
+    let mut found = Attributes::default();
+    let line = |value: Value| {
+        value
+            .number()
+            .and_then(|line| u32::try_from(line).ok())
+            .unwrap_or(0)
+    };
+    cursor.read(head, has_children, |attribute, value| {
+        match attribute.name {
+            constants::DW_AT_low_pc => found.low_pc = Some(value),
+            constants::DW_AT_high_pc => found.high_pc = Some(value),
+            constants::DW_AT_ranges => found.ranges = Some(value),
+            constants::DW_AT_sibling => found.sibling = reference(value),
+            constants::DW_AT_call_file => found.call_file = value.number(),
+            constants::DW_AT_call_line => found.call_line = line(value),
+            constants::DW_AT_call_column => found.call_column = line(value),
+            _ => {}
+        }
+    })?;
+    Some(found)
+}
+
+fn reference(value: Value) -> Option<u64> {
+    match value {
+        Value::Reference(offset) => Some(offset),
+        _ => None,
+    }
+}
+
+impl Attributes {
     fn states_ranges(&self) -> bool {
         self.ranges.is_some() || self.low_pc.is_some()
-    }
-}
-
-/// Whether compilers put no function with code below such an entry.
-fn is_closed(tag: DwTag) -> bool {
-    !matches!(
-        tag,
-        constants::DW_TAG_compile_unit
-            | constants::DW_TAG_partial_unit
-            | constants::DW_TAG_skeleton_unit
-            | constants::DW_TAG_namespace
-            | constants::DW_TAG_module
-            | constants::DW_TAG_lexical_block
-            | constants::DW_TAG_try_block
-            | constants::DW_TAG_catch_block
-            | constants::DW_TAG_inlined_subroutine
-    )
-}
-
-fn has_sibling(abbreviation: &Abbreviation) -> bool {
-    abbreviation.has_children()
-        && abbreviation
-            .attributes()
-            .iter()
-            .any(|spec| spec.name() == constants::DW_AT_sibling)
-}
-
-fn file_index(value: AttributeValue<Slice<'_>>) -> Option<u64> {
-    match value {
-        AttributeValue::FileIndex(index) => Some(index),
-        value => value.udata_value(),
     }
 }
