@@ -31,6 +31,8 @@ const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 /// Executable segment.
 pub const PF_X: u32 = 1;
+/// `e_type` of an object file.
+pub const ET_REL: u16 = 1;
 
 /// An opened ELF file.
 #[derive(Debug)]
@@ -311,6 +313,7 @@ impl ElfFile {
         let header = H::parse(data).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, data).ok()?;
+        let is_object = self.kind == ET_REL;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let Ok(table) = sections.symbols(endian, data, kind) else {
                 continue;
@@ -319,9 +322,13 @@ impl ElfFile {
             let names = names.and_then(|section| section.data(endian, data));
             let names = names.unwrap_or_default();
             for symbol in table.symbols() {
+                let value: u64 = symbol.st_value(endian).into();
+                let section = usize::from(symbol.st_shndx(endian).0);
+                // In object files a symbol counts from its section.
+                let base = self.sections.get(section).filter(|_| is_object);
                 each(RawSymbol {
                     name: name_at(names, symbol.st_name(endian)),
-                    svma: symbol.st_value(endian).into(),
+                    svma: value.wrapping_add(base.map_or(0, |section| section.svma)),
                     size: symbol.st_size(endian).into(),
                     kind: symbol.st_type().0,
                     bind: symbol.st_bind().0,
@@ -357,6 +364,8 @@ fn section_row<S: SectionHeader<Endian = Endianness>>(
         offset: row.sh_offset(endian).into(),
         size: row.sh_size(endian).into(),
         link: row.sh_link(endian),
+        entry_size: row.sh_entsize(endian).into(),
+        placed: None,
     }
 }
 

@@ -13,5 +13,7 @@ pub mod locate;
 mod minidebug;
 pub mod mmap;
 mod packed;
+pub mod placed;
 mod places;
+pub mod relocations;
 pub mod section;

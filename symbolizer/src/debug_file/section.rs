@@ -6,6 +6,8 @@ use std::io::Read;
 use super::elf::ElfFile;
 use flate2::bufread::ZlibDecoder;
 
+/// `SHF_EXECINSTR`.
+pub(super) const CODE: u64 = 4;
 /// `SHF_COMPRESSED`.
 const COMPRESSED: u64 = 1 << 11;
 /// `SHT_NOBITS`.
@@ -37,12 +39,16 @@ pub struct Section {
     pub size: u64,
     /// `sh_link`.
     pub link: u32,
+    /// `sh_entsize`.
+    pub entry_size: u64,
+    /// Plain content with relocations applied, where the file was placed.
+    pub placed: Option<Vec<u8>>,
 }
 
 impl Section {
     /// Whether the section holds code.
     pub fn is_code(&self) -> bool {
-        self.flags & 4 != 0
+        self.flags & CODE != 0
     }
 
     /// Whether the file leaves the section's bytes out.
@@ -70,9 +76,12 @@ pub enum SectionError {
 }
 
 /// The plain content of `section` in `file`.
-pub fn content<'a>(file: &'a ElfFile, section: &Section) -> Result<Cow<'a, [u8]>, SectionError> {
+pub fn content<'a>(file: &'a ElfFile, section: &'a Section) -> Result<Cow<'a, [u8]>, SectionError> {
     if section.is_nobits() {
         return Ok(Cow::Borrowed(&[]));
+    }
+    if let Some(placed) = &section.placed {
+        return Ok(Cow::Borrowed(placed));
     }
     let stored = file
         .range(section.offset, section.size)

@@ -113,10 +113,15 @@ impl<'s> NumberWriter<'s> {
             Some(reason) => {
                 out.extend_from_slice(b",\"reason\":\"");
                 out.extend_from_slice(reason.name().as_bytes());
-                out.extend_from_slice(b"\"}\n");
+                out.push(b'"');
             }
-            None => out.extend_from_slice(b",\"reason\":null}\n"),
+            None => out.extend_from_slice(b",\"reason\":null"),
         }
+        out.extend_from_slice(if named.answer.uncertain {
+            b",\"uncertain\":true}\n"
+        } else {
+            b",\"uncertain\":false}\n"
+        });
     }
 
     fn push_string(&self, parts: &JsonParts, id: StringId, out: &mut Vec<u8>) {
@@ -156,6 +161,9 @@ impl<'s> NumberWriter<'s> {
             if frame.place.column != 0 {
                 out.push(b':');
                 push_decimal(frame.place.column, out);
+            }
+            if named.answer.uncertain {
+                out.extend_from_slice(b" (uncertain)");
             }
             out.push(b'\n');
         }

@@ -151,7 +151,12 @@ impl Archive<'_> {
                     kernel.extend(part.symbols);
                 }
             }
-            Record::KernelModules(part) => self.summary().kernel_modules.extend(part.modules),
+            Record::KernelModules(part) => {
+                if let Some(kernel) = self.shared.kernels.last_mut() {
+                    kernel.add_modules(&part.modules);
+                }
+                self.summary().kernel_modules.extend(part.modules);
+            }
             Record::Vdso(vdso) => {
                 let image = (self.number, vdso);
                 let mine = self

@@ -9,7 +9,7 @@ use rawstack_format::record::Module;
 use super::module::{ModuleAnswers, ResolveOptions, resolve_elf};
 use super::stored::{Stored, encode, join};
 use crate::cache::{Cache, Key, KeyBuilder};
-use crate::debug_file::elf::ElfFile;
+use crate::debug_file::elf::{ET_REL, ElfFile};
 use crate::debug_file::identity::content_hash;
 use crate::debug_file::locate::ModuleFiles;
 
@@ -97,6 +97,11 @@ fn add_file(key: &mut KeyBuilder, file: &ElfFile) {
     key.add_file(facts.as_ref());
     if facts.is_none() {
         key.add(&content_hash(file.bytes()));
+    }
+    // Sections of an object file are where they were put.
+    if file.kind == ET_REL {
+        let places = file.sections.iter().map(|section| section.svma);
+        places.for_each(|svma| key.add_number(svma));
     }
 }
 

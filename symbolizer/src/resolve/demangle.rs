@@ -8,6 +8,8 @@ use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 use crate::guard::guarded;
 use crate::text::clean_bytes;
 
+/// What stands behind the names of stubs.
+pub(super) const STUB: &[u8] = b"@plt";
 /// Longest mangled name that is tried, in bytes.
 const MAX_MANGLED: usize = 1 << 16;
 /// Longest name that is made of it, in bytes: substitutions can double it with every step.
@@ -18,7 +20,12 @@ const MAX_DEPTH: u32 = 160;
 pub(super) const STACK_SIZE: usize = 32 << 20;
 
 /// The name of `raw` for people, or `raw` itself made safe to show where it is not mangled or beyond the limits.
+///
+/// A stub is called as what it leads to, with `@plt` behind, as others do it.
 pub(super) fn demangle(raw: &[u8]) -> String {
+    if let Some(function) = raw.strip_suffix(STUB) {
+        return demangle(function) + "@plt";
+    }
     guarded(|| demangled(raw))
         .flatten()
         .map_or_else(|| clean_bytes(raw), |name| clean_bytes(name.as_bytes()))
@@ -95,6 +102,7 @@ mod tests {
         );
         assert_eq!(demangle(b"_ZN3foo3barEi.llvm.123"), "foo::bar(int)");
         assert_eq!(demangle(b"_Z1fI1AJEEvR1BIT_DpT0_E"), "void f<A>(B<A>&)");
+        assert_eq!(demangle(b"_ZN3foo3barEi@plt"), "foo::bar(int)@plt");
         assert_eq!(demangle(b"main"), "main");
         assert_eq!(demangle(b"_ZN3fo"), "_ZN3fo");
         assert_eq!(demangle(b"bad\xff\x1bname"), "bad\u{fffd}\\u{1b}name");

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::file_offset::Svma;
+use super::go::{GoFunction, GoTable};
+use super::plt::{self, Stub, Target};
 use crate::debug_file::elf::{ElfFile, RawSymbol};
 
 /// Steps out of nested symbols: real ones nest two or three deep.
@@ -30,6 +32,8 @@ pub(super) struct Symbol<'a> {
     pub(super) name: &'a [u8],
     /// Whether the symbol states its size; else `end` is where the next one starts.
     pub(super) sized: bool,
+    /// Whether it is the stub of a function of that name, not the function.
+    pub(super) stub: bool,
     bind: u8,
     /// The symbol around this one, as an index.
     outer: u32,
@@ -43,8 +47,8 @@ pub(super) struct SymbolTable<'a> {
 
 impl<'a> SymbolTable<'a> {
     /// The union of the symbols of `files`, which describe the same module: a stripped binary keeps names in `.dynsym`
-    /// that its debug file leaves out.
-    pub(super) fn of(files: impl IntoIterator<Item = &'a ElfFile>) -> Self {
+    /// that its debug file leaves out. Stubs come in addition, and what Go's runtime needs where no symbols are left.
+    pub(super) fn of(files: &[&'a ElfFile]) -> Self {
         let mut symbols = Vec::new();
         for file in files {
             let code = file.code_ranges();
@@ -55,6 +59,16 @@ impl<'a> SymbolTable<'a> {
                     symbols.push(symbol);
                 }
             });
+        }
+        let stubs = files.iter().flat_map(|file| plt::stubs(file));
+        let stubs: Vec<_> = stubs
+            .filter_map(|stub| stub_symbol(&stub, &symbols))
+            .collect();
+        symbols.extend(stubs);
+        if !files.iter().any(|file| file.has_symtab()) {
+            for table in files.iter().filter_map(|file| GoTable::of(file)) {
+                symbols.extend(table.functions().map(go_symbol));
+            }
         }
         Self::from_symbols(symbols)
     }
@@ -129,9 +143,41 @@ fn code_symbol<'a>(raw: &RawSymbol<'a>, code: &[Range<u64>]) -> Option<Symbol<'a
         end: Svma(end),
         name: raw.name,
         sized,
+        stub: false,
         bind: raw.bind,
         outer: u32::MAX,
     })
+}
+
+/// The symbol of a stub, named after what it leads to.
+fn stub_symbol<'a>(stub: &Stub<'a>, symbols: &[Symbol<'a>]) -> Option<Symbol<'a>> {
+    let name = match stub.target {
+        Target::Name(name) => name,
+        Target::ChosenBy(address) => {
+            let at = symbols.iter().filter(|symbol| symbol.start.0 == address);
+            at.min_by(|a, b| order(a).cmp(&order(b)))?.name
+        }
+    };
+    Some(Symbol {
+        stub: true,
+        ..sized_symbol(stub.start, stub.end, name)
+    })
+}
+
+fn go_symbol<'a>(function: GoFunction<'a>) -> Symbol<'a> {
+    sized_symbol(function.start, function.end, function.name)
+}
+
+fn sized_symbol(start: u64, end: u64, name: &[u8]) -> Symbol<'_> {
+    Symbol {
+        start: Svma(start),
+        end: Svma(end),
+        name,
+        sized: true,
+        stub: false,
+        bind: 0,
+        outer: u32::MAX,
+    }
 }
 
 /// Let symbols without size end where the next symbol starts, if that comes before their section's end.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rawstack_format::id::FileOffset;
-use rawstack_format::record::{KernelSymbol, Module, ModuleKind};
+use rawstack_format::record::{KernelModule, KernelSymbol, Module, ModuleKind};
 
 use super::cached::ElfResolver;
 use super::file_offset::Svma;
@@ -12,12 +12,20 @@ use super::reason::UnresolvedReason;
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::elf::PF_X;
 use crate::debug_file::locate::ModuleFiles;
+use crate::debug_file::placed;
 use rawstack_format::record::Segment;
+
+/// Distance that kernel addresses may have from where offsets count from.
+const REACH: u64 = 1 << 31;
+/// Where the `.text` of a kernel module is put for looking at it: no section of it comes near 0 or the end.
+const MODULE_TEXT: u64 = 1 << 46;
 
 /// Recorded symbols of the kernel (under the empty name), of its modules and of BPF programs.
 #[derive(Debug, Default)]
 pub struct KernelSymbolTable {
     modules: BTreeMap<String, Vec<Row>>,
+    /// For each kernel module its sections, with their distance from its `.text`.
+    sections: BTreeMap<String, Vec<(String, u64)>>,
 }
 
 /// One symbol: distance from the module's start of text, negative below it.
@@ -44,6 +52,14 @@ impl KernelSymbolTable {
                 name: symbol.name,
             };
             self.modules.entry(symbol.module).or_default().push(row);
+        }
+    }
+
+    /// Take over where the sections of kernel modules were.
+    pub fn add_modules(&mut self, modules: &[KernelModule]) {
+        for module in modules {
+            self.sections
+                .insert(module.name.clone(), module.sections.clone());
         }
     }
 
@@ -86,6 +102,7 @@ pub(super) fn resolve_kernel(
 ) -> ModuleAnswers {
     let mut found = match module.kind {
         ModuleKind::Kernel => vmlinux(module, files, offsets, resolver),
+        ModuleKind::KernelModule => kernel_module(module, files, table, offsets, resolver),
         _ => ModuleAnswers::default(),
     };
     found.answers.resize(offsets.len(), ModuleAnswer::default());
@@ -123,37 +140,68 @@ pub(super) fn resolve_kernel(
     found
 }
 
-/// Functions and lines from a vmlinux: its own `_stext` is where the recorded offsets count from.
+/// Functions and lines from a vmlinux: its own `_stext` is where the recorded offsets count from, wherever the kernel was
+/// put at its start.
 fn vmlinux(
     module: &Module,
     files: &ModuleFiles,
     offsets: &[FileOffset],
     resolver: &ElfResolver<'_>,
 ) -> ModuleAnswers {
-    let Some(start) = files
-        .dwarf()
-        .filter(|_| resolver.options.dwarf)
-        .and_then(|file| address_of(file, b"_stext"))
-    else {
+    let mut all = files.files.iter().map(|(_, file)| file);
+    let start = all.find_map(|file| address_of(file, b"_stext"));
+    let has_dwarf = files.dwarf().is_some() && resolver.options.dwarf;
+    let Some(start) = start.filter(|_| has_dwarf) else {
         return ModuleAnswers::default();
     };
-    // One segment with the bias does the translation. Offsets below `_stext` wrap, so it starts in the middle.
+    resolver.resolve(&counted_from(module, start), files, offsets)
+}
+
+/// Functions and lines from the file of a kernel module: an object file, whose sections were put to the recorded places.
+fn kernel_module(
+    module: &Module,
+    files: &ModuleFiles,
+    table: &KernelSymbolTable,
+    offsets: &[FileOffset],
+    resolver: &ElfResolver<'_>,
+) -> ModuleAnswers {
+    let found = files.dwarf().filter(|_| resolver.options.dwarf);
+    let Some(mut file) = found.and_then(|file| ElfFile::open(&file.path).ok()) else {
+        return ModuleAnswers::default();
+    };
+    let sections = table.sections.get(kernel_module_name(&module.path));
+    let address_of = |name: &str| {
+        let recorded = sections.into_iter().flatten();
+        let distance = recorded
+            .filter(|(held, _)| held == name)
+            .map(|row| row.1)
+            .next();
+        // Where nothing else is known, offsets count from the section that they are told from.
+        let distance = distance.or_else(|| (name == ".text").then_some(0));
+        Some(MODULE_TEXT.wrapping_add(distance?))
+    };
+    placed::place(&mut file, &address_of);
+    let as_elf = counted_from(module, Svma(MODULE_TEXT));
+    resolver.resolve(&as_elf, &ModuleFiles::given(file), offsets)
+}
+
+/// `module` as an ELF file whose offset 0 is at `start`.
+fn counted_from(module: &Module, start: Svma) -> Module {
+    // One segment with the bias does the translation. Offsets below the start wrap, so it begins in the middle.
     let segment = |offset: u64, vaddr: u64, file_size: u64| Segment {
         offset: FileOffset(offset),
         vaddr,
         file_size,
         flags: PF_X,
     };
-    let reach = 1 << 31;
     let segments = vec![
-        segment(0, start.0, reach),
-        segment(0u64.wrapping_sub(reach), start.0.wrapping_sub(reach), reach),
+        segment(0, start.0, REACH),
+        segment(0u64.wrapping_sub(REACH), start.0.wrapping_sub(REACH), REACH),
     ];
-    let as_elf = Module {
+    Module {
         segments,
         ..module.clone()
-    };
-    resolver.resolve(&as_elf, files, offsets)
+    }
 }
 
 fn address_of(file: &ElfFile, name: &[u8]) -> Option<Svma> {

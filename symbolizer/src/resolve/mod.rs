@@ -8,10 +8,13 @@ mod damage;
 mod demangle;
 mod dwarf;
 mod elf_symbols;
+mod fde;
 pub mod file_offset;
+mod go;
 mod jit;
 mod kernel;
 mod module;
+mod plt;
 mod reason;
 mod stored;
 mod symbols;
@@ -97,10 +100,11 @@ impl Symbolizer {
     ) -> Vec<ModuleFiles> {
         let locate = |module: &&Module| {
             let found = match module.kind {
-                ModuleKind::Elf | ModuleKind::Vdso | ModuleKind::Kernel => locator.locate(module),
-                ModuleKind::KernelModule | ModuleKind::BpfProgram | ModuleKind::Anonymous => {
-                    ModuleFiles::default()
-                }
+                ModuleKind::Elf
+                | ModuleKind::Vdso
+                | ModuleKind::Kernel
+                | ModuleKind::KernelModule => locator.locate(module),
+                ModuleKind::BpfProgram | ModuleKind::Anonymous => ModuleFiles::default(),
             };
             progress();
             found

@@ -8,13 +8,16 @@ use rawstack_format::id::FileOffset;
 use rawstack_format::record::Module;
 
 use super::damage::Damage;
+use super::demangle::STUB;
 use super::dwarf::{self, Budget, Companions, DwarfSections, Place};
 use super::elf_symbols::{Symbol, SymbolTable};
+use super::fde::FunctionBounds;
 use super::file_offset::{Svma, to_svma};
+use super::go::{GoFunction, GoTable};
 use super::reason::UnresolvedReason;
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::ModuleFiles;
-use crate::text::{ByteTable, StringId};
+use crate::text::{ByteTable, StringId, clean_bytes};
 
 /// Time for the debug information of one module, however small; then its symbols answer for the rest. A whole unit of
 /// a large program takes a tenth of a second.
@@ -53,6 +56,8 @@ pub(super) struct ModuleAnswer {
     pub(super) place: Place,
     pub(super) svma: Option<Svma>,
     pub(super) reason: Option<UnresolvedReason>,
+    /// Whether the name comes from a symbol that states no size.
+    pub(super) uncertain: bool,
 }
 
 /// All answers of a module, free of the files they came from.
@@ -119,6 +124,7 @@ pub(super) fn resolve_elf(
         }
     }
     found.add_symbols(files, &starts);
+    found.add_go_places(files);
     found
 }
 
@@ -243,7 +249,9 @@ impl ModuleAnswers {
     /// A function is named by the symbol where it is entered, whatever address in it was asked for.
     fn add_symbols(&mut self, files: &ModuleFiles, starts: &[Svma]) {
         // Reading all symbols takes a while, and good debug information leaves nothing to ask them.
-        let symbols = LazyCell::new(|| SymbolTable::of(files.files.iter().map(|(_, file)| file)));
+        let all: Vec<&ElfFile> = files.files.iter().map(|(_, file)| file).collect();
+        let symbols = LazyCell::new(|| SymbolTable::of(&all));
+        let bounds = LazyCell::new(|| files.code().map(FunctionBounds::of).unwrap_or_default());
         for (function, &start) in (0u32..).zip(starts) {
             let nameless = self.is_nameless(function);
             let open = |row: &NamedFunction| row.caller.is_none() && (row.plain || nameless);
@@ -267,7 +275,15 @@ impl ModuleAnswers {
             if root.is_some_and(|&root| !self.is_nameless(root)) {
                 continue;
             }
-            let symbol = symbols.find(svma).filter(|_| root.is_none());
+            // A symbol without size reaches to the next one, over functions that have none.
+            let symbol = symbols.find(svma).filter(|symbol| {
+                let bounded = || {
+                    bounds
+                        .find(svma)
+                        .is_none_or(|(start, _)| start <= symbol.start)
+                };
+                root.is_none() && (symbol.sized || bounded())
+            });
             let function = symbol.map(|symbol| self.symbol_row(&mut rows, symbol));
             let reason = if self.damaged {
                 UnresolvedReason::DamagedDebugInfo
@@ -275,9 +291,46 @@ impl ModuleAnswers {
                 UnresolvedReason::NoSymbol
             };
             if let Some(answer) = self.answers.get_mut(index) {
+                answer.uncertain = symbol.is_some_and(|symbol| !symbol.sized);
                 answer.function = function;
                 answer.reason = function.is_none().then_some(reason);
             }
+        }
+    }
+
+    /// Let Go's own table tell the places that debug information does not.
+    fn add_go_places(&mut self, files: &ModuleFiles) {
+        let open =
+            |answer: &ModuleAnswer| answer.svma.is_some() && answer.place == Place::default();
+        if !self.answers.iter().any(open) {
+            return;
+        }
+        let Some(table) = files.files.iter().find_map(|(_, file)| GoTable::of(file)) else {
+            return;
+        };
+        let mut functions: Vec<GoFunction<'_>> = table.functions().collect();
+        functions.sort_by_key(|function| function.start);
+        let mut rows: HashMap<&[u8], u32> = HashMap::default();
+        for answer in self.answers.iter_mut().filter(|answer| open(answer)) {
+            let Some(Svma(address)) = answer.svma else {
+                continue;
+            };
+            let after = functions.partition_point(|function| function.start <= address);
+            let function = after.checked_sub(1).and_then(|place| functions.get(place));
+            let function = function.filter(|function| address < function.end);
+            let Some((file, line)) = function.and_then(|found| table.place(found, address)) else {
+                continue;
+            };
+            let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+            let row = *rows.entry(file).or_insert(next);
+            if row == next {
+                self.files.push(clean_bytes(file));
+            }
+            answer.place = Place {
+                file: Some(row),
+                line,
+                column: 0,
+            };
         }
     }
 
@@ -336,7 +389,11 @@ impl ModuleAnswers {
         if let Some(&row) = rows.get(&range) {
             return row;
         }
-        let row = self.name_row(symbol.name);
+        let row = if symbol.stub {
+            self.name_row(&[symbol.name, STUB].concat())
+        } else {
+            self.name_row(symbol.name)
+        };
         rows.insert(range, row);
         row
     }

@@ -13,7 +13,7 @@ use crate::text::StringId;
 
 /// Counts of answers, functions, names and files.
 const HEADER: usize = 16;
-/// Offset, address, function, file, line, column, reason, whether there is an address.
+/// Offset, address, function, file, line, column, reason, bits: whether there is an address, whether it is uncertain.
 const ANSWER: usize = 40;
 /// Name, caller, file, line, column of the call, whether the name is the source's.
 const FUNCTION: usize = 24;
@@ -46,7 +46,7 @@ pub(super) fn encode(offsets: &[FileOffset], found: &ModuleAnswers) -> Vec<u8> {
             line,
             column,
             reason,
-            u32::from(answer.svma.is_some()),
+            u32::from(answer.svma.is_some()) | u32::from(answer.uncertain) << 1,
         ];
         push_words(&words, &mut answers);
     }
@@ -226,11 +226,13 @@ impl Taker<'_, '_> {
             code => Some(*REASONS.get(code as usize - 1)?),
         };
         let place = self.place(at(1)?, at(2)?, at(3)?)?;
+        let bits = at(5)?;
         self.found.answers.push(ModuleAnswer {
             function,
             place,
-            svma: (at(5)? == 1).then_some(Svma(svma)),
+            svma: (bits & 1 != 0).then_some(Svma(svma)),
             reason,
+            uncertain: bits & 2 != 0,
         });
         Some(())
     }
@@ -365,6 +367,7 @@ mod tests {
             place: place(1, 9),
             svma: Some(Svma(0x10)),
             reason: None,
+            uncertain: true,
         };
         let nameless = ModuleAnswer {
             reason: Some(UnresolvedReason::NoSymbol),

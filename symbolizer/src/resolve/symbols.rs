@@ -46,6 +46,8 @@ pub struct Answer {
     pub svma: Option<Svma>,
     /// Why there is no name.
     pub reason: Option<UnresolvedReason>,
+    /// Whether the name is a guess: of a symbol that does not say how far it reaches.
+    pub uncertain: bool,
 }
 
 impl Answer {
@@ -56,6 +58,7 @@ impl Answer {
             place: Place::default(),
             svma: None,
             reason: Some(reason),
+            uncertain: false,
         }
     }
 }
@@ -126,6 +129,7 @@ impl Symbols {
             place: place(answer.place),
             svma: answer.svma,
             reason: answer.reason,
+            uncertain: answer.uncertain,
         });
         answers.collect()
     }
