@@ -3,6 +3,7 @@
 
 mod archive;
 mod cache;
+mod cases;
 mod fixtures;
 mod formats;
 mod golden;

@@ -16,6 +16,7 @@ mod kernel;
 mod module;
 mod plt;
 mod reason;
+mod short_name;
 mod stored;
 mod symbols;
 pub mod trampoline;

@@ -15,6 +15,7 @@ use super::fde::FunctionBounds;
 use super::file_offset::{Svma, to_svma};
 use super::go::{GoFunction, GoTable};
 use super::reason::UnresolvedReason;
+use super::short_name::is_short_for;
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::ModuleFiles;
 use crate::text::{ByteTable, StringId, clean_bytes};
@@ -350,30 +351,10 @@ impl ModuleAnswers {
             .is_none_or(|row| row.name == StringId::NONE)
     }
 
-    /// Whether the symbol's mangled name is of the same function as a short name: it holds it as an identifier.
-    ///
-    /// gcc gives no linkage name to functions that only this unit can see, as templates over its lambdas are.
+    /// Whether the symbol's mangled name is of the same function as a short name.
     fn is_short_for(&self, function: u32, symbol: &Symbol<'_>) -> bool {
-        let mangled = symbol.name.starts_with(b"_Z") || symbol.name.starts_with(b"_R");
-        let Some(row) = self
-            .functions
-            .get(function as usize)
-            .filter(|row| mangled && row.plain)
-        else {
-            return false;
-        };
-        let short = self.names.get(row.name);
-        if short == b"operator()" {
-            return symbol.name.windows(2).any(|part| part == b"cl");
-        }
-        let length = short.iter().position(|&byte| byte == b'<');
-        let identifier = short.get(..length.unwrap_or(short.len())).unwrap_or(short);
-        let encoded = [identifier.len().to_string().as_bytes(), identifier].concat();
-        !identifier.is_empty()
-            && symbol
-                .name
-                .windows(encoded.len())
-                .any(|part| part == encoded)
+        let row = self.functions.get(function as usize);
+        row.is_some_and(|row| row.plain && is_short_for(self.names.get(row.name), symbol.name))
     }
 
     fn rename(&mut self, function: u32, symbol: &Symbol<'_>) {
