@@ -35,6 +35,8 @@ const MAX_RANGES: usize = 1 << 24;
 const FREE_RANGES: usize = 1 << 16;
 /// Bytes of abbreviations that may be parsed beyond four times what there is.
 const FREE_TABLES: usize = 1 << 20;
+/// Units whose roots are read before their pages are let go of.
+const UNITS_PER_RELEASE: usize = 64;
 /// Steps out of ranges that lie within each other.
 const MAX_OVERLAP: usize = 64;
 
@@ -47,6 +49,8 @@ pub(super) struct Units<'a, 'c> {
     abbreviations_left: AtomicUsize,
     /// Whether a unit could not be parsed.
     unreadable: AtomicBool,
+    /// Where the entries were read from, to let go of them.
+    sections: Option<&'a DwarfSections<'a>>,
     code: &'c [Range<u64>],
     headers: Vec<UnitHeader<Slice<'a>>>,
     /// The units of the alternate file, which several modules share.
@@ -79,6 +83,7 @@ impl<'a, 'c> Units<'a, 'c> {
             dwarf,
             shared: shared_tables(&headers),
             unreadable: AtomicBool::new(false),
+            sections: None,
             abbreviations_left: AtomicUsize::new(
                 FREE_TABLES.saturating_add(tables.saturating_mul(4)),
             ),
@@ -104,6 +109,23 @@ impl<'a, 'c> Units<'a, 'c> {
         }
     }
 
+    /// The same, letting go of the pages of entries once they are read: the headers lie all over them.
+    pub(super) fn releasing(self, sections: &'a DwarfSections<'a>) -> Self {
+        let units = Self {
+            sections: Some(sections),
+            ..self
+        };
+        units.release(0, units.len().saturating_sub(1));
+        units
+    }
+
+    /// Let go of the pages that hold the entries of the units from `first` to `last`.
+    pub(super) fn release(&self, first: usize, last: usize) {
+        if let (Some(sections), Some(entries)) = (self.sections, self.entries(first, last)) {
+            sections.release(entries);
+        }
+    }
+
     /// The units of the alternate file.
     pub(super) fn alternate(&self) -> Option<&Self> {
         self.alternate.as_deref()
@@ -125,7 +147,7 @@ impl<'a, 'c> Units<'a, 'c> {
     }
 
     /// Bytes of the entries of the units from `first` to `last`.
-    pub(super) fn entries(&self, first: usize, last: usize) -> Option<&'a [u8]> {
+    fn entries(&self, first: usize, last: usize) -> Option<&'a [u8]> {
         let start = self.headers.get(first)?.debug_info_offset()?.0;
         let header = self.headers.get(last)?;
         let end = header
@@ -299,11 +321,16 @@ impl<'a, 'c> Units<'a, 'c> {
             }
             Some(claims)
         };
-        (0..self.len())
-            .into_par_iter()
-            .filter_map(of_unit)
-            .flatten_iter()
-            .collect()
+        let groups: Vec<Range<usize>> = (0..self.len())
+            .step_by(UNITS_PER_RELEASE)
+            .map(|first| first..self.len().min(first + UNITS_PER_RELEASE))
+            .collect();
+        let of_group = |group: Range<usize>| {
+            let claims: Vec<Claim> = group.clone().filter_map(of_unit).flatten().collect();
+            self.release(group.start, group.end.saturating_sub(1));
+            claims
+        };
+        groups.into_par_iter().flat_map_iter(of_group).collect()
     }
 
     /// Keep a range that is of code; `false` once there are too many.
