@@ -14,6 +14,7 @@ mod plan;
 mod program;
 mod sections;
 mod split;
+mod tables;
 mod text;
 mod units;
 mod visit;

@@ -2,20 +2,20 @@
 
 use std::iter;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock};
 
-use foldhash::HashMap;
 use gimli::{
-    Abbreviations, AttributeValue, DebugAbbrevOffset, DebugInfoOffset, Dwarf, Reader, Section,
-    Unit, UnitHeader, UnitType, constants,
+    Abbreviations, AttributeValue, DebugInfoOffset, Dwarf, Reader, Section, Unit, UnitHeader,
+    UnitType, constants,
 };
 use rayon::prelude::*;
 
 use super::Slice;
-use super::limits::{abbreviations_length, is_line_header_sane};
+use super::limits::is_line_header_sane;
 use super::sections::DwarfSections;
+use super::tables::Tables;
 use crate::resolve::file_offset::Svma;
 
 /// Where ranges of units are taken from.
@@ -33,8 +33,6 @@ const MAX_UNITS: usize = 1 << 20;
 const MAX_RANGES: usize = 1 << 24;
 /// The same, however little there is to read.
 const FREE_RANGES: usize = 1 << 16;
-/// Bytes of abbreviations that may be parsed beyond four times what there is.
-const FREE_TABLES: usize = 1 << 20;
 /// Units whose roots are read before their pages are let go of.
 const UNITS_PER_RELEASE: usize = 64;
 /// Steps out of ranges that lie within each other.
@@ -43,10 +41,8 @@ const MAX_OVERLAP: usize = 64;
 /// The units of a module.
 pub(super) struct Units<'a, 'c> {
     pub(super) dwarf: Dwarf<Slice<'a>>,
-    /// Tables of abbreviations that several units share, by their places, parsed when first needed.
-    shared: HashMap<usize, OnceLock<Option<Arc<Abbreviations>>>>,
-    /// Bytes of such tables that may still be parsed: a file may state a place in one table for each of its units.
-    abbreviations_left: AtomicUsize,
+    /// Their tables of abbreviations.
+    tables: Tables,
     /// Whether a unit could not be parsed.
     unreadable: AtomicBool,
     /// Where the entries were read from, to let go of them.
@@ -78,15 +74,12 @@ impl<'a, 'c> Units<'a, 'c> {
             headers.push(header);
         }
         let referred = headers.iter().map(|_| OnceLock::new()).collect();
-        let tables = dwarf.debug_abbrev.reader().len();
+        let dwarf_tables = dwarf.debug_abbrev.reader().len();
         Self {
             dwarf,
-            shared: shared_tables(&headers),
+            tables: Tables::of(&headers, dwarf_tables),
             unreadable: AtomicBool::new(false),
             sections: None,
-            abbreviations_left: AtomicUsize::new(
-                FREE_TABLES.saturating_add(tables.saturating_mul(4)),
-            ),
             code,
             headers,
             alternate: None,
@@ -173,30 +166,13 @@ impl<'a, 'c> Units<'a, 'c> {
 
     fn try_open(&self, unit: usize) -> Option<Unit<Slice<'a>>> {
         let header = *self.headers.get(unit)?;
-        let abbreviations = self.abbreviations(header.debug_abbrev_offset())?;
+        let offset = header.debug_abbrev_offset();
+        let abbreviations = self.tables.get(&self.dwarf, offset)?;
         let program = line_program(&header, &abbreviations);
         program
             .is_none_or(|program| is_line_header_sane(&self.dwarf, program))
             .then_some(())?;
         Unit::new_with_abbreviations(&self.dwarf, header, abbreviations).ok()
-    }
-
-    fn abbreviations(&self, offset: DebugAbbrevOffset) -> Option<Arc<Abbreviations>> {
-        let parse = || {
-            let left = self.abbreviations_left.load(Relaxed);
-            let length = abbreviations_length(&self.dwarf, offset.0, left);
-            // What has no end within what is left takes all of it.
-            let taken = length.unwrap_or(left);
-            let take = |left: usize| Some(left.saturating_sub(taken));
-            let _ = self.abbreviations_left.fetch_update(Relaxed, Relaxed, take);
-            length?;
-            let table = self.dwarf.debug_abbrev.abbreviations(offset).ok()?;
-            Some(Arc::new(table))
-        };
-        match self.shared.get(&offset.0) {
-            Some(table) => table.get_or_init(parse).clone(),
-            None => parse(),
-        }
     }
 
     /// The unit that holds `offset` and the place in it, for references across units.
@@ -357,20 +333,6 @@ impl<'a, 'c> Units<'a, 'c> {
         }
         true
     }
-}
-
-/// Room for the tables of abbreviations that several units of `headers` share.
-fn shared_tables(
-    headers: &[UnitHeader<Slice<'_>>],
-) -> HashMap<usize, OnceLock<Option<Arc<Abbreviations>>>> {
-    let mut offsets: Vec<usize> = headers
-        .iter()
-        .map(|header| header.debug_abbrev_offset().0)
-        .collect();
-    offsets.sort_unstable();
-    let pairs = offsets.iter().zip(offsets.iter().skip(1));
-    let shared = pairs.filter(|(one, next)| one == next);
-    shared.map(|(&one, _)| (one, OnceLock::new())).collect()
 }
 
 /// Where the root entry says that the unit's line program is.
