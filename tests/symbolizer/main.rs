@@ -10,6 +10,8 @@ mod golden;
 mod hostile;
 mod invocation;
 mod kernel;
+mod killer_elf;
+mod killers;
 mod offline;
 mod oracle;
 mod pieces;

@@ -23,9 +23,16 @@ pub(super) const STACK_SIZE: usize = 32 << 20;
 ///
 /// A stub is called as what it leads to, with `@plt` behind, as others do it.
 pub(super) fn demangle(raw: &[u8]) -> String {
-    if let Some(function) = raw.strip_suffix(STUB) {
-        return demangle(function) + "@plt";
-    }
+    let (raw, ending) = match raw.strip_suffix(STUB) {
+        Some(function) => (function, "@plt"),
+        None => (raw, ""),
+    };
+    let mut name = whole_name(raw);
+    name.push_str(ending);
+    name
+}
+
+fn whole_name(raw: &[u8]) -> String {
     guarded(|| demangled(raw))
         .flatten()
         .map_or_else(|| clean_bytes(raw), |name| clean_bytes(name.as_bytes()))
@@ -125,6 +132,8 @@ mod tests {
         }
         doubling.push_str("Evv");
         assert!(demangle(doubling.as_bytes()).len() <= MAX_DEMANGLED);
+        let stubs = "@plt".repeat(1 << 16);
+        assert!(demangle(stubs.as_bytes()).starts_with("@plt@plt"));
     }
 
     fn base36(number: u32) -> String {
