@@ -264,13 +264,8 @@ impl Epoch {
         node.index
     }
 
-    /// The call before a return address may belong to the symbol before: both are covered.
     fn put_symbols(&mut self, world: &World, address: u64) {
-        let (at, before) = (
-            world.kernel.symbols_at(address),
-            world.kernel.symbols_at(address.wrapping_sub(1)),
-        );
-        for row in at.chain(before) {
+        for row in world.kernel.symbols_at(address) {
             if self.symbols.insert(row) {
                 self.new_symbols.push(row);
             }

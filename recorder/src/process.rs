@@ -20,8 +20,11 @@ pub(crate) use jit::{JitChange, JitProgram};
 const PAST_NS: u64 = 2_000_000_000;
 /// Shortest time between two readings of all processes, in nanoseconds.
 const READ_INTERVAL_NS: u64 = 10_000_000_000;
-/// How often a process is asked for its cgroup while it is sampled, in nanoseconds.
+/// How often a process is asked for its cgroup while it is sampled, in nanoseconds: half as often after each time that
+/// it was the same, ...
 const CGROUP_NS: u64 = 2_000_000_000;
+/// ... down to this.
+const CGROUP_SELDOM_NS: u64 = 16_000_000_000;
 
 /// What may change of a process while it lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,8 +46,9 @@ pub(crate) struct Process {
     pub(crate) start_ns: u64,
     /// Name and cgroup.
     pub(crate) names: History<Names>,
-    /// When its cgroup was last read.
+    /// When its cgroup was last read, and how long it is taken for the same.
     cgroup_ns: u64,
+    cgroup_pause_ns: u64,
     /// Its programs, the present one last. Never empty.
     programs: Vec<Program>,
     sampled: bool,
@@ -340,11 +344,14 @@ impl Processes {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
-        if time_ns < process.cgroup_ns.saturating_add(CGROUP_NS) || process.exited_ns.is_some() {
+        let due_ns = process.cgroup_ns.saturating_add(process.cgroup_pause_ns);
+        if time_ns < due_ns || process.exited_ns.is_some() {
             return;
         }
         let is_first = process.cgroup_ns == 0;
         process.cgroup_ns = time_ns;
+        let pause_ns = process.cgroup_pause_ns * 2;
+        process.cgroup_pause_ns = pause_ns.clamp(CGROUP_NS, CGROUP_SELDOM_NS);
         let Some(facts) = self.helper.facts(pid) else {
             return;
         };
@@ -357,6 +364,7 @@ impl Processes {
         }
         let (cgroup, now) = (facts.cgroup, process.names.now());
         if cgroup != now.cgroup {
+            process.cgroup_pause_ns = CGROUP_NS;
             let comm = now.comm.clone();
             if is_first {
                 // Up to now its parent's stood in for its own.

@@ -18,11 +18,12 @@ use crate::wake::Waker;
 
 mod archives;
 
-/// Longest time that a sample stays in memory only, together with the wait for events: less than a second.
-const WRITE_INTERVAL: Duration = Duration::from_millis(750);
-/// Longest wait for events; what wakes is a part of a buffer that is used.
-const WAIT: Duration = Duration::from_millis(250);
-/// Batches of events that are read before anything else is looked at.
+/// Time between two writes: with what reading and writing take, no sample stays in memory only for more than a second.
+/// Where nothing wakes the recorder meanwhile it sleeps from one to the next.
+const WRITE_INTERVAL: Duration = Duration::from_millis(650);
+/// Longest time for reading events before anything else is looked at, ...
+const TURN: Duration = Duration::from_millis(250);
+/// ... and most batches of them that are read before anything else is looked at.
 const BATCHES_PER_TURN: usize = 64;
 /// How long user halves may still come after the last tick.
 const GRACE: Duration = Duration::from_millis(100);
@@ -91,7 +92,7 @@ impl Session<'_> {
 
     fn read_events(&mut self) -> Result<bool> {
         let was_full = self.is_full;
-        let end = Instant::now() + WAIT;
+        let end = Instant::now() + TURN;
         for _ in 0..BATCHES_PER_TURN {
             let events = self.stream.fill()?;
             // Behind the events' own reading: so all that happened before them is told now, and applied first.
@@ -158,15 +159,14 @@ impl Session<'_> {
         let mut written = start;
         let deadline = self.options.duration.map(|duration| start + duration);
         loop {
-            let left = deadline.map_or(WAIT, |deadline| {
-                deadline.saturating_duration_since(Instant::now())
-            });
-            waker.wait(WAIT.min(left));
+            let due = written + WRITE_INTERVAL;
+            let until = deadline.map_or(due, |deadline| due.min(deadline));
+            waker.wait(until.saturating_duration_since(Instant::now()));
             let is_last_run = self.mind_runs(runs)?;
             self.turn()?;
             self.mind_cpus(waker)?;
             self.tell_news();
-            if written.elapsed() + WAIT >= WRITE_INTERVAL {
+            if Instant::now() >= due {
                 self.write()?;
                 written = Instant::now();
             }

@@ -92,14 +92,14 @@ fn same_as_gdb(names: &Names, ours: &Symbolized, theirs: &Answer) -> bool {
             .all(|(a, b)| same_line(a, b))
 }
 
-/// Whether this is a stub of the linker (`puts@plt`), which no symbol covers: gdb makes its name up from a relocation,
-/// llvm-symbolizer takes the nearest symbol, we say that there is none.
-fn is_unnamed_stub(ours: &Symbolized, gdb: &Answer) -> bool {
-    let stub = gdb
-        .functions
+/// Whether this is a stub of the linker in a static program (`memchr@plt`), which no symbol covers: we name it after the
+/// function that chooses what it leads to, gdb says that there is none, llvm-symbolizer takes the nearest symbol.
+fn is_static_stub(ours: &Symbolized, gdb: &Answer) -> bool {
+    let stub = ours
+        .frames
         .first()
-        .is_some_and(|function| function.name.ends_with("@plt"));
-    stub && ours.frames.is_empty() && ours.reason.is_some()
+        .is_some_and(|frame| frame.name.ends_with("@plt"));
+    stub && gdb.functions.is_empty()
 }
 
 /// Compare every address that was sampled in `file`, and return how many there were and how many had inlined functions.
@@ -129,7 +129,7 @@ fn compare_offsets(file: &Path, offsets: &[u64]) -> (usize, usize) {
     let mut differences = Vec::new();
     for (((ours, llvm), gdb), address) in ours.iter().zip(&llvm).zip(&gdb).zip(&addresses) {
         if !same_as_llvm(&names, ours, llvm)
-            && !is_unnamed_stub(ours, gdb)
+            && !is_static_stub(ours, gdb)
             && !same_as_gdb(&names, ours, gdb)
         {
             differences.push(format!(

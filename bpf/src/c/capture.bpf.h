@@ -288,10 +288,10 @@ share:
 	return true;
 }
 
-/* Take the user half of the current task at once, `room` frames of it, into those behind the kernel's. */
-static __always_inline void take_user_now(struct tick_event *e, struct task_struct *task, const __u32 room,
-					  const bool plain)
+/* Walk the user half of the current task, `room` frames of it, into those behind the kernel's. */
+static __always_inline void walk_into(struct tick_event *e, __u32 room, const bool plain)
 {
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct walk walk = {};
 	__u32 first = e->n_kernel;
 
@@ -304,6 +304,25 @@ static __always_inline void take_user_now(struct tick_event *e, struct task_stru
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
 	e->user_depth = walk_depth(&walk);
+}
+
+/* The same into the event of a level. Not static, as take_user() is not: gone through once, not on each way that leads here. */
+__noinline int walk_at(__u32 level, __u32 room)
+{
+	struct tick_event *e = bpf_map_lookup_elem(&tick_scratch, &level);
+
+	if (e)
+		walk_into(e, room, false);
+	return 0;
+}
+
+/* Take the user half of the current task at once, into the event `e` of this level: `room` frames of it. */
+static __always_inline void take_user_now(struct tick_event *e, __u32 level, __u32 room, const bool plain)
+{
+	if (plain)
+		walk_into(e, room, true);
+	else
+		walk_at(level, room);
 }
 
 /* Say how much of e->frames is the kernel half; `size` in bytes. */
@@ -342,7 +361,8 @@ static __always_inline bool in_user_code(struct tick_event *e)
 	return e->at & AT_PROBE || (capture_cfg.kernel_stacks && !e->n_kernel);
 }
 
-static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_event *e, const enum capture_how how)
+static __always_inline void take_user_half(struct cpu_state *cpu, __u32 level, struct tick_event *e,
+					   const enum capture_how how)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
@@ -357,7 +377,7 @@ static __always_inline void take_user_half(struct cpu_state *cpu, struct tick_ev
 	}
 	if (!at_once && !try_first && defer_user(cpu, e, bpf_get_current_task_btf()))
 		return;
-	take_user_now(e, task, MAX_USER_FRAMES, how == CAPTURE_PLAIN);
+	take_user_now(e, level, MAX_USER_FRAMES, how == CAPTURE_PLAIN);
 	if (exiting)
 		e->state = STATE_EXITED;
 	else if (try_first && e->state == STATE_FAULTED && defer_user(cpu, e, bpf_get_current_task_btf()))
@@ -420,7 +440,7 @@ static __always_inline __u64 reserve_at(void *ctx, struct cpu_state *cpu, __u32 
 	begin_tick(cpu, level, e, bpf_get_current_pid_tgid(), request);
 	e->time_ns = bpf_ktime_get_ns();
 	take_kernel(ctx, e, request->skip);
-	take_user_half(cpu, e, how);
+	take_user_half(cpu, level, e, how);
 	send_tick(cpu, e);
 	return e->id;
 }

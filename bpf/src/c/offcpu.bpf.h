@@ -118,8 +118,8 @@ static __always_inline void begin_wait(struct wait *wait, struct task_struct *ta
 }
 
 /* The user half of the current task, which blocks: into `e`, and from there to where it waits. */
-static __always_inline void take_waiting_half(struct wait *wait, struct tick_event *e, struct task_struct *task,
-					      const enum capture_how how)
+static __always_inline void take_waiting_half(struct wait *wait, __u32 level, struct tick_event *e,
+					      struct task_struct *task, const enum capture_how how)
 {
 	__u32 n;
 
@@ -127,7 +127,7 @@ static __always_inline void take_waiting_half(struct wait *wait, struct tick_eve
 		return;
 	e->n_kernel = 0;
 	e->at = 0;
-	take_user_now(e, task, MAX_WAIT_FRAMES, how == CAPTURE_PLAIN);
+	take_user_now(e, level, MAX_WAIT_FRAMES, how == CAPTURE_PLAIN);
 	wait->state = e->state;
 	wait->user_depth = e->user_depth;
 	n = e->n_user;
@@ -248,7 +248,7 @@ static __always_inline void switch_at(struct cpu_state *cpu, __u32 level, const 
 		return;
 	}
 	begin_wait(wait, s->prev, bpf_get_smp_processor_id());
-	take_waiting_half(wait, e, s->prev, how);
+	take_waiting_half(wait, level, e, s->prev, how);
 	wait->since_ns = s->now;
 }
 

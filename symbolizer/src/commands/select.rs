@@ -13,7 +13,7 @@ use rawstack_symbolizer::report::symbols::missing_pieces;
 use rawstack_symbolizer::symbolize::symbolize;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
-use regex::{Regex, RegexBuilder};
+use regex_lite::{Regex, RegexBuilder};
 
 use super::{locator, symbolizer};
 use crate::args::{FilterArgs, NameFilterArgs, SymbolArgs};

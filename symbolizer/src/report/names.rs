@@ -1,6 +1,6 @@
 //! Which stacks count by the names in them, and which frames of them are shown.
 
-use regex::Regex;
+use regex_lite::Regex;
 
 use crate::profile::Row;
 use crate::symbolized::{Stack, SymbolizedProfile};
