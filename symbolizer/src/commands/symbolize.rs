@@ -102,7 +102,7 @@ struct Namer<'a> {
     module: Module,
     files: ModuleFiles,
     symbolizer: Symbolizer,
-    /// Missing pieces that were told.
+    /// What was told of damage and missing pieces.
     told: Vec<String>,
 }
 
@@ -164,12 +164,14 @@ impl Namer<'_> {
         (symbols, answered.into_iter().next().unwrap_or_default())
     }
 
-    /// Say on standard error what is missing, each thing once.
+    /// Say on standard error what is damaged or missing, each thing once.
     fn tell_missing(&mut self, answered: &Answered) {
-        let damage = answered.damage.iter();
-        let damage = damage.map(|damage| format!("{damage}; symbols stand in"));
+        let damage = answered
+            .damage
+            .map(|damage| format!("{damage}; symbols stand in"));
         let missing = missing_pieces(&answered.missing).into_iter();
-        for line in damage.chain(missing.map(|line| format!("missing {line}"))) {
+        let missing = missing.map(|line| format!("missing {line}"));
+        for line in damage.into_iter().chain(missing) {
             if !self.args.output.quiet && !self.told.contains(&line) {
                 eprintln!("rawstack: {}: {line}", clean(&self.module.path));
                 self.told.push(line);
