@@ -180,7 +180,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             match kind {
                 Kind::Function => self.function(&mut cursor, &head, has_children, everywhere)?,
                 Kind::Inlined if !self.open.is_empty() => {
-                    self.inlined(&mut cursor, &head, has_children)?
+                    self.inlined(&mut cursor, &head, has_children, everywhere)?
                 }
                 Kind::Closed if !everywhere => {
                     let mut sibling = None;
@@ -213,9 +213,8 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         let attributes = read(cursor, head, has_children)?;
         let extent = self.collect_hits(&attributes, 0..self.wanted.len());
         if self.hits.is_empty() {
-            if !everywhere && has_children {
-                self.jumped = true;
-                cursor.jump(attributes.sibling, head.depth)?;
+            if has_children {
+                self.pass_over(cursor, head.depth, attributes.sibling, everywhere)?;
             }
             return Some(());
         }
@@ -238,6 +237,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         cursor: &mut Cursor<'_, 'a>,
         head: &EntryHead,
         has_children: bool,
+        everywhere: bool,
     ) -> Option<()> {
         let attributes = read(cursor, head, has_children)?;
         let (parent, window) = match self.open.last() {
@@ -248,7 +248,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         if self.hits.is_empty() {
             // One without ranges says nothing of its children.
             if attributes.states_ranges() && has_children {
-                cursor.jump(attributes.sibling, head.depth)?;
+                self.pass_over(cursor, head.depth, attributes.sibling, everywhere)?;
             }
             return Some(());
         }
@@ -272,6 +272,28 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         // What is outside of the function around it, or claimed by a sibling before, stays as it is.
         let depth = has_children.then_some(head.depth);
         self.enter(node, depth, |_, held| held == parent)
+    }
+
+    /// Jump over the children of an entry at `depth` without a wanted address, or with `everywhere` go on to them.
+    ///
+    /// Then only functions of their own are sought there: what is inlined belongs to the entry, which holds nothing.
+    fn pass_over(
+        &mut self,
+        cursor: &mut Cursor<'_, 'a>,
+        depth: isize,
+        sibling: Option<u64>,
+        everywhere: bool,
+    ) -> Option<()> {
+        if everywhere {
+            self.open.push(Open {
+                depth,
+                node: NONE,
+                window: 0..0,
+            });
+            return Some(());
+        }
+        self.jumped = true;
+        cursor.jump(sibling, depth)
     }
 
     /// A function of its own counts where none was found, or where it is narrower: then it is nested in the other.
@@ -311,12 +333,13 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         }
         if used {
             self.nodes.push(node);
-            self.open.extend(depth.map(|depth| Open {
-                depth,
-                node: id,
-                window: window.unwrap_or_default(),
-            }));
         }
+        // One that holds nothing is open, too: what is inlined into it belongs to no function around it.
+        self.open.extend(depth.map(|depth| Open {
+            depth,
+            node: if used { id } else { NONE },
+            window: window.unwrap_or_default(),
+        }));
         self.hits = hits;
         Some(())
     }
