@@ -305,16 +305,39 @@ pub(crate) struct SymbolsArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// Layouts of `symbolize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NumberFormat {
+    /// A line a function, with the number before the first
+    Text,
+    /// One JSON object a number
+    Json,
+    /// Two lines a function, as `addr2line -f -i -C` prints them
+    Addr2line,
+}
+
+impl SymbolizeArgs {
+    /// The layout that was asked for.
+    pub(crate) fn layout(&self) -> NumberFormat {
+        if self.json {
+            NumberFormat::Json
+        } else {
+            self.format
+        }
+    }
+}
+
 /// `rawstack symbolize`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Numbers are hexadecimal, with or without 0x, and are looked up as they are: take 1 off a
-return address. Without N they are read from standard input, one or more a line.
+return address. Without N they are read from standard input, one or more a line, and
+answered as they come.
 
 EXAMPLES:
   rawstack symbolize --file ./server 0x4a31c 0x4a377
   rawstack symbolize --build-id 5f3a… --symbol-dir ./debug --offsets 1139 --json
-  cut -f1 addresses.txt | rawstack symbolize --file ./server")]
+  cut -f1 addresses.txt | rawstack symbolize --file ./server --format addr2line")]
 pub(crate) struct SymbolizeArgs {
     /// Build ID of the module; its file is looked for
     #[arg(
@@ -333,8 +356,11 @@ pub(crate) struct SymbolizeArgs {
     /// N are addresses as in the file's symbol table (default)
     #[arg(long)]
     pub(crate) addresses: bool,
-    /// One JSON object a number
-    #[arg(long)]
+    /// Layout
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: NumberFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
     /// Numbers
     #[arg(value_name = "N")]

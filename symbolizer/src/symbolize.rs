@@ -182,6 +182,7 @@ impl Builder {
                     .answered
                     .get(index)
                     .is_some_and(|module| module.damaged),
+                damage: self.answered.get(index).and_then(|module| module.damage),
                 path,
                 ..ModuleSymbols::default()
             });

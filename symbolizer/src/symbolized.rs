@@ -6,7 +6,7 @@ pub use crate::debug_file::files::{Outcome, Tried};
 use crate::profile::rows::{EventFacts, Row};
 use crate::profile::tree::FrameId;
 use crate::profile::{ModuleId, NodeId, Summary, ThreadFacts, ThreadId};
-use crate::resolve::{MissingPieces, Place, UnresolvedReason};
+use crate::resolve::{Damage, MissingPieces, Place, UnresolvedReason};
 use crate::text::{StringId, StringTable};
 use rawstack_format::record::State;
 
@@ -42,6 +42,8 @@ pub struct ModuleSymbols {
     pub files: Vec<FoundFile>,
     /// Whether debug information was damaged, beyond the limits or given up.
     pub damaged: bool,
+    /// What was wrong with it.
+    pub damage: Option<Damage>,
     /// What the debug information refers to and is not there.
     pub missing: MissingPieces,
     /// Places that were looked at, in that order.

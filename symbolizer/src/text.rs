@@ -112,6 +112,11 @@ impl ByteTable {
         self.ends.len()
     }
 
+    /// Bytes of all strings.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()

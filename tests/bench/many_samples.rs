@@ -6,6 +6,7 @@
     reason = "a helper of the benchmark fails with it"
 )]
 
+use std::collections::HashMap;
 use std::env;
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -126,6 +127,8 @@ struct Archive {
     batch: Batch,
     counters: Counters,
     stacks: Vec<StackIndex>,
+    /// Nodes of the prefix tree: each is written once, as a recorder does.
+    nodes: HashMap<(StackIndex, u32), StackIndex>,
     next_stack: u32,
     next_frame: u32,
 }
@@ -157,12 +160,15 @@ impl Archive {
             let leaf = level + 1 == functions.len();
             // Callers have the first frame indices, leaves those behind.
             let frame = u32::try_from(function + if leaf { FUNCTIONS } else { 0 }).unwrap();
-            self.batch.stacks.push(StackNode {
-                parent,
-                frame: FrameIndex(frame),
+            parent = *self.nodes.entry((parent, frame)).or_insert_with(|| {
+                let node = StackNode {
+                    parent,
+                    frame: FrameIndex(frame),
+                };
+                self.batch.stacks.push(node);
+                self.next_stack += 1;
+                StackIndex(self.next_stack - 1)
             });
-            parent = StackIndex(self.next_stack);
-            self.next_stack += 1;
         }
         self.stacks[usize::try_from(stack).unwrap()] = parent;
         parent
@@ -180,6 +186,7 @@ fn write_archive(path: &str, workload: &Workload, samples: u64) {
         batch: Batch::default(),
         counters: Counters::default(),
         stacks: vec![StackIndex::NONE; usize::try_from(STACKS).unwrap()],
+        nodes: HashMap::new(),
         next_stack: 0,
         next_frame: 0,
     };

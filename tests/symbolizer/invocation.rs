@@ -1,9 +1,11 @@
 //! Help, exit codes, pipes and messages.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+
+use rawstack_symbolizer::debug_file::elf::ElfFile;
 
 use super::fixtures::GOLDEN_ID;
 use super::golden::folder;
@@ -215,4 +217,76 @@ fn any_number_of_threads() {
     let one = run("1");
     assert!(one.len() > 100_000);
     assert!(one == run("2") && one == run("7"));
+}
+
+/// Check that numbers which come through a pipe are answered while it is open.
+#[test]
+fn answers_while_the_pipe_is_open() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rawstack"))
+        .args([
+            "symbolize",
+            "--build-id",
+            GOLDEN_ID,
+            "--symbol-dir",
+            "debug",
+        ])
+        .current_dir(folder())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    for (asked, answered) in [("40105e\n", "recurse"), ("40104e 4010aa\n", "recurse")] {
+        input.write_all(asked.as_bytes()).unwrap();
+        let line = answers.next().unwrap().unwrap();
+        assert!(
+            line.contains(&format!(": {answered} at ")),
+            "{asked}: {line}"
+        );
+    }
+    assert!(answers.next().unwrap().unwrap().contains(": bare at "));
+    drop(input);
+    assert!(answers.next().is_none());
+    assert!(child.wait().unwrap().success());
+}
+
+/// Check the layout of addr2line beside addr2line itself: the same bytes for every address of every function that the
+/// program states a size of, with the functions inlined there, and for an address of none.
+#[test]
+fn layout_of_addr2line() {
+    let program = super::fixtures::build("c-gcc-dwarf4-fixed");
+    let file = ElfFile::open(&program).unwrap();
+    let mut addresses = Vec::new();
+    file.for_each_symbol(&mut |symbol| {
+        // What the linker adds has no debug information, and addr2line names what lies around it.
+        if symbol.kind == 2 && symbol.size > 0 && !symbol.name.starts_with(b"_") {
+            addresses.extend(symbol.svma..symbol.svma + symbol.size);
+        }
+    });
+    assert!(addresses.len() > 500);
+    addresses.push(0x10);
+    let numbers: Vec<String> = addresses
+        .iter()
+        .map(|address| format!("{address:#x}"))
+        .collect();
+    let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+    let path = program.to_str().unwrap();
+    let args = [&["-f", "-i", "-C", "-e", path], &numbers[..]].concat();
+    let theirs = String::from_utf8(super::fixtures::tool("addr2line", args).stdout).unwrap();
+    let args = [
+        &["symbolize", "--format", "addr2line", "--file", path],
+        &numbers[..],
+    ]
+    .concat();
+    let ours = succeed(folder(), &args);
+    let plain = |line: &str| line.split(" (discriminator").next().unwrap().to_owned();
+    let theirs: Vec<String> = theirs.lines().map(plain).collect();
+    let ours: Vec<&str> = ours.lines().collect();
+    assert_eq!(ours.len(), theirs.len());
+    let differing = ours
+        .iter()
+        .zip(&theirs)
+        .filter(|(ours, theirs)| *ours != *theirs);
+    assert_eq!(differing.collect::<Vec<_>>(), []);
 }

@@ -3,12 +3,15 @@
 
 mod archive;
 mod cache;
+mod cases;
 mod fixtures;
 mod formats;
 mod golden;
 mod hostile;
 mod invocation;
 mod kernel;
+mod killer_elf;
+mod killers;
 mod offline;
 mod oracle;
 mod pieces;

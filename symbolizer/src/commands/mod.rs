@@ -4,6 +4,7 @@ mod cache;
 mod dump;
 mod flamegraph;
 mod info;
+mod numbers;
 mod record;
 mod report;
 mod select;

@@ -247,6 +247,9 @@ pub(super) fn name_with(
             }
         }
         for module in &named.modules {
+            if let Some(damage) = module.damage {
+                eprintln!("rawstack: {}: {damage}; symbols stand in", module.path);
+            }
             for line in missing_pieces(&module.missing) {
                 eprintln!("rawstack: {}: missing {line}", module.path);
             }

@@ -1,6 +1,6 @@
 //! `rawstack symbolize`: names for bare numbers.
 
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,58 +13,36 @@ use rawstack_symbolizer::export::symbolized::{NamedNumber, NumberWriter};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::report::symbols::missing_pieces;
 use rawstack_symbolizer::resolve::file_offset::{Svma, to_offset, to_svma};
-use rawstack_symbolizer::resolve::{Answered, KernelSymbolTable, Query, Symbols};
+use rawstack_symbolizer::resolve::{Answered, KernelSymbolTable, Query, Symbolizer, Symbols};
 use rawstack_symbolizer::text::clean;
 
-use super::{locator, symbolizer};
-use crate::args::SymbolizeArgs;
-
-/// Numbers that are resolved together; a longer input is worked on in pieces.
-const BATCH: usize = 1 << 20;
+use super::{locator, numbers, symbolizer};
+use crate::args::{NumberFormat, SymbolizeArgs};
 
 /// Name the numbers.
 pub(crate) fn run(args: &SymbolizeArgs) -> Result<ExitCode> {
     let (module, files) = find_module(args)?;
     let mut out = output::open(args.output.output.as_deref())?;
-    if !args.numbers.is_empty() {
-        let numbers = args
-            .numbers
-            .iter()
-            .map(|text| parse(text))
-            .collect::<Result<Vec<_>>>()?;
-        name(args, &module, &files, &numbers, &mut *out)?;
+    let mut namer = Namer {
+        args,
+        module,
+        files,
+        symbolizer: symbolizer(&args.symbols)?,
+        told: Vec::new(),
+    };
+    let mut name = |numbers: &[u64]| {
+        namer.name(numbers, &mut *out)?;
+        // Whoever asks through a pipe waits for the answer.
+        out.flush().context("failed to write the output")
+    };
+    if args.numbers.is_empty() {
+        let batches = numbers::from_standard_input();
+        while batches.next(&mut name)? {}
     } else {
-        let mut input = String::new();
-        io::stdin()
-            .lock()
-            .read_to_string(&mut input)
-            .context("failed to read numbers from standard input")?;
-        let mut words = input.split_whitespace();
-        loop {
-            let numbers = words
-                .by_ref()
-                .take(BATCH)
-                .map(parse)
-                .collect::<Result<Vec<_>>>()?;
-            if numbers.is_empty() {
-                break;
-            }
-            name(args, &module, &files, &numbers, &mut *out)?;
-        }
+        let given = args.numbers.iter().map(|text| numbers::parse(text));
+        name(&given.collect::<Result<Vec<_>>>()?)?;
     }
-    out.flush().context("failed to write the output")?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn parse(text: &str) -> Result<u64> {
-    let digits = text
-        .strip_prefix("0x")
-        .or_else(|| text.strip_prefix("0X"))
-        .unwrap_or(text);
-    u64::from_str_radix(digits, 16).with_context(|| {
-        let shown: String = text.chars().take(32).filter(|c| !c.is_control()).collect();
-        format!("failed to read number `{shown}`: give hexadecimal digits, with or without 0x")
-    })
 }
 
 /// The module that the options name, and its files.
@@ -118,74 +96,86 @@ fn given_file(path: &Path, locator: &Locator) -> Result<(Module, ModuleFiles)> {
     Ok((module, files))
 }
 
-/// Resolve the numbers together and write each.
-fn name(
-    args: &SymbolizeArgs,
-    module: &Module,
-    files: &ModuleFiles,
-    numbers: &[u64],
-    out: &mut dyn Write,
-) -> Result<()> {
-    let mut distinct: Vec<FileOffset> = numbers.iter().map(|&n| FileOffset(n)).collect();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let (symbols, answered) = resolve(args, module, files, &distinct)?;
-    let inlines = !args.symbols.no_inlines;
-    if !args.output.quiet {
-        for line in missing_pieces(&answered.missing) {
-            eprintln!("rawstack: {}: missing {line}", clean(&module.path));
-        }
-    }
-    let writer = if args.json {
-        NumberWriter::json(&symbols, inlines, module)
-    } else {
-        NumberWriter::text(&symbols, inlines)
-    };
-    let render = |numbers: &[u64]| {
-        let mut lines = Vec::new();
-        for &number in numbers {
-            let place = distinct.binary_search(&FileOffset(number)).ok();
-            let Some(answer) = place.and_then(|place| answered.answers.get(place)) else {
-                continue;
-            };
-            let (offset, address) = both(args, module, number);
-            let named = NamedNumber {
-                number,
-                offset,
-                address,
-                answer,
-            };
-            writer.write(&named, &mut lines);
-        }
-        lines
-    };
-    output::write_in_order(numbers, &render, out).context("failed to write the output")
+/// Names numbers of one module.
+struct Namer<'a> {
+    args: &'a SymbolizeArgs,
+    module: Module,
+    files: ModuleFiles,
+    symbolizer: Symbolizer,
+    /// What was told of damage and missing pieces.
+    told: Vec<String>,
 }
 
-fn resolve(
-    args: &SymbolizeArgs,
-    module: &Module,
-    files: &ModuleFiles,
-    offsets: &[FileOffset],
-) -> Result<(Symbols, Answered)> {
-    let mut module = module.clone();
-    if !args.offsets {
-        // Addresses need no segments: one that maps all of them to themselves keeps a debug file's lie about its
-        // offsets out.
-        module.segments = vec![Segment {
-            file_size: u64::MAX,
-            flags: PF_X,
-            ..Segment::default()
-        }];
+impl Namer<'_> {
+    /// Resolve the numbers together and write each.
+    fn name(&mut self, numbers: &[u64], out: &mut dyn Write) -> Result<()> {
+        let mut distinct: Vec<FileOffset> = numbers.iter().map(|&n| FileOffset(n)).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let (symbols, answered) = self.resolve(&distinct);
+        self.tell_missing(&answered);
+        let inlines = !self.args.symbols.no_inlines;
+        let writer = match self.args.layout() {
+            NumberFormat::Json => NumberWriter::json(&symbols, inlines, &self.module),
+            NumberFormat::Text => NumberWriter::text(&symbols, inlines),
+            NumberFormat::Addr2line => NumberWriter::addr2line(&symbols, inlines),
+        };
+        let render = |numbers: &[u64]| {
+            let mut lines = Vec::new();
+            for &number in numbers {
+                let place = distinct.binary_search(&FileOffset(number)).ok();
+                let Some(answer) = place.and_then(|place| answered.answers.get(place)) else {
+                    continue;
+                };
+                let (offset, address) = both(self.args, &self.module, number);
+                let named = NamedNumber {
+                    number,
+                    offset,
+                    address,
+                    answer,
+                };
+                writer.write(&named, &mut lines);
+            }
+            lines
+        };
+        output::write_in_order(numbers, &render, out).context("failed to write the output")
     }
-    let query = [Query {
-        module: &module,
-        files,
-        offsets,
-        kernel: &KernelSymbolTable::default(),
-    }];
-    let (symbols, answered) = symbolizer(&args.symbols)?.resolve(&query, &|| ());
-    Ok((symbols, answered.into_iter().next().unwrap_or_default()))
+
+    fn resolve(&self, offsets: &[FileOffset]) -> (Symbols, Answered) {
+        let mut module = self.module.clone();
+        if !self.args.offsets {
+            // Addresses need no segments: one that maps all of them to themselves keeps a debug file's lie about its
+            // offsets out.
+            module.segments = vec![Segment {
+                file_size: u64::MAX,
+                flags: PF_X,
+                ..Segment::default()
+            }];
+        }
+        let query = [Query {
+            module: &module,
+            files: &self.files,
+            offsets,
+            kernel: &KernelSymbolTable::default(),
+        }];
+        let (symbols, answered) = self.symbolizer.resolve(&query, &|| ());
+        (symbols, answered.into_iter().next().unwrap_or_default())
+    }
+
+    /// Say on standard error what is damaged or missing, each thing once.
+    fn tell_missing(&mut self, answered: &Answered) {
+        let damage = answered
+            .damage
+            .map(|damage| format!("{damage}; symbols stand in"));
+        let missing = missing_pieces(&answered.missing).into_iter();
+        let missing = missing.map(|line| format!("missing {line}"));
+        for line in damage.into_iter().chain(missing) {
+            if !self.args.output.quiet && !self.told.contains(&line) {
+                eprintln!("rawstack: {}: {line}", clean(&self.module.path));
+                self.told.push(line);
+            }
+        }
+    }
 }
 
 /// A number as offset and as address, where the module's segments tell.

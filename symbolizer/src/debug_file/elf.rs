@@ -1,6 +1,7 @@
 //! An ELF file's headers as plain rows: class and byte order are taken out here and nowhere else.
 
 use std::borrow::Cow;
+use std::ffi::CStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::result;
@@ -21,6 +22,10 @@ use crate::error::{Error, Result};
 const MAX_SECTIONS: usize = 1 << 18;
 /// Program headers that are read at most.
 const MAX_SEGMENTS: usize = 1 << 12;
+/// Longest name of a symbol that is read, in bytes.
+const MAX_NAME: usize = 1 << 16;
+/// Bytes of notes that are gone through for a build ID.
+const MAX_NOTES: u64 = 16 << 20;
 /// `PT_LOAD`, `PT_NOTE`, `PF_X`.
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
@@ -133,6 +138,7 @@ impl ElfFile {
         self.machine = header.e_machine(endian).0;
         self.kind = header.e_type(endian).0;
         let segments = header.program_headers(endian, data).unwrap_or_default();
+        let mut notes_left = MAX_NOTES;
         for segment in segments.iter().take(MAX_SEGMENTS) {
             if segment.p_type(endian).0 == PT_LOAD {
                 self.segments.push(Segment {
@@ -144,12 +150,17 @@ impl ElfFile {
             }
         }
         if let Ok(table) = header.sections(endian, data) {
+            let names = header.section_strings_index(endian, data);
+            let names = names.and_then(|index| table.section(index)?.data(endian, data));
+            let names = names.unwrap_or_default();
             for row in table.iter().take(MAX_SECTIONS) {
-                let name = table.section_name(endian, row).unwrap_or_default();
+                let name = name_at(names, row.sh_name(endian));
                 self.sections.push(section_row(endian, row, name));
                 if self.build_id.is_none()
                     && let Ok(Some(notes)) = row.notes(endian, data)
+                    && let Some(left) = notes_left.checked_sub(row.sh_size(endian).into())
                 {
+                    notes_left = left;
                     self.build_id = find_build_id::<H>(endian, notes);
                 }
             }
@@ -158,7 +169,9 @@ impl ElfFile {
             if self.build_id.is_none()
                 && segment.p_type(endian).0 == PT_NOTE
                 && let Ok(Some(notes)) = segment.notes(endian, data)
+                && let Some(left) = notes_left.checked_sub(segment.p_filesz(endian).into())
             {
+                notes_left = left;
                 self.build_id = find_build_id::<H>(endian, notes);
             }
         }
@@ -305,13 +318,16 @@ impl ElfFile {
             let Ok(table) = sections.symbols(endian, data, kind) else {
                 continue;
             };
+            let names = sections.section(table.string_section());
+            let names = names.and_then(|section| section.data(endian, data));
+            let names = names.unwrap_or_default();
             for symbol in table.symbols() {
                 let value: u64 = symbol.st_value(endian).into();
                 let section = usize::from(symbol.st_shndx(endian).0);
                 // In object files a symbol counts from its section.
                 let base = self.sections.get(section).filter(|_| is_object);
                 each(RawSymbol {
-                    name: symbol.name(endian, table.strings()).unwrap_or_default(),
+                    name: name_at(names, symbol.st_name(endian)),
                     svma: value.wrapping_add(base.map_or(0, |section| section.svma)),
                     size: symbol.st_size(endian).into(),
                     kind: symbol.st_type().0,
@@ -321,6 +337,17 @@ impl ElfFile {
             }
         }
         Some(())
+    }
+}
+
+/// The name at `offset` of a string table, cut where it is endless; empty where it is outside.
+fn name_at(names: &[u8], offset: u32) -> &[u8] {
+    let rest = names.get(offset as usize..).unwrap_or_default();
+    let window = rest.get(..MAX_NAME).unwrap_or(rest);
+    match CStr::from_bytes_until_nul(window) {
+        Ok(name) => name.to_bytes(),
+        Err(_) if window.len() < rest.len() => window,
+        Err(_) => &[],
     }
 }
 

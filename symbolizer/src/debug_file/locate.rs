@@ -83,7 +83,7 @@ impl Locator {
     }
 
     fn recorded_path(&self, module: &Module) -> Option<PathBuf> {
-        let path = Path::new(&module.path);
+        let path = Path::new(plain_path(module));
         (self.places.this_machine && path.is_absolute()).then(|| path.to_owned())
     }
 
@@ -106,7 +106,7 @@ impl Locator {
                     }
                 }
             }
-            if let Some(path) = below_root(&module.path).map(|below| folder.join(below))
+            if let Some(path) = below_root(plain_path(module)).map(|below| folder.join(below))
                 && path.exists()
             {
                 found.take(module, rule, &path);
@@ -260,7 +260,7 @@ impl Locator {
         let split = SplitSearch::new(folders);
         let mut owners: Vec<&Path> = vec![&file.path];
         owners.extend(found.files.iter().map(|(_, file)| file.path.as_path()));
-        owners.push(Path::new(&module.path));
+        owners.push(Path::new(plain_path(module)));
         let package = owners.iter().find_map(|path| split.package(path));
         found.alternate = alternate;
         found.missing_alternate = missing;
@@ -304,6 +304,12 @@ impl Locator {
         let client = self.client.as_ref();
         placed.or_else(|| client?.fetch(build_id, "debuginfo").file)
     }
+}
+
+/// The recorded path without what the kernel puts behind that of a deleted file.
+fn plain_path(module: &Module) -> &str {
+    let path = &module.path;
+    path.strip_suffix(" (deleted)").unwrap_or(path)
 }
 
 /// Candidates in a folder of the command line: a tree itself, one that holds it, and a copy of a root.

@@ -16,7 +16,7 @@ const NOBITS: u32 = 8;
 const ZLIB: u32 = 1;
 const ZSTD: u32 = 2;
 /// A section may always grow to this size, whatever its ratio.
-const FREE_SIZE: u64 = 64 << 20;
+const FREE_SIZE: u64 = 16 << 20;
 /// Above [`FREE_SIZE`] at most this many bytes a stored byte: debug information compresses 2 to 8 times.
 const MAX_RATIO: u64 = 48;
 /// No section grows beyond this.

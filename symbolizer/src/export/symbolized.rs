@@ -27,7 +27,15 @@ pub struct NamedNumber<'n> {
 pub struct NumberWriter<'s> {
     symbols: &'s Symbols,
     inlines: bool,
-    json: Option<JsonParts>,
+    layout: Layout,
+}
+
+/// How a number is written.
+#[derive(Debug)]
+enum Layout {
+    Text,
+    Addr2line,
+    Json(JsonParts),
 }
 
 /// What each JSON line has in common with the others.
@@ -45,7 +53,15 @@ impl<'s> NumberWriter<'s> {
         Self {
             symbols,
             inlines,
-            json: None,
+            layout: Layout::Text,
+        }
+    }
+
+    /// A writer of two lines a function, as `addr2line -f -i -C` prints them.
+    pub fn addr2line(symbols: &'s Symbols, inlines: bool) -> Self {
+        Self {
+            layout: Layout::Addr2line,
+            ..Self::text(symbols, inlines)
         }
     }
 
@@ -63,7 +79,7 @@ impl<'s> NumberWriter<'s> {
         Self {
             symbols,
             inlines,
-            json: Some(JsonParts {
+            layout: Layout::Json(JsonParts {
                 head,
                 tail,
                 plain: plain.collect(),
@@ -73,9 +89,37 @@ impl<'s> NumberWriter<'s> {
 
     /// Append the line, or the lines, of one number to `out`.
     pub fn write(&self, named: &NamedNumber<'_>, out: &mut Vec<u8>) {
-        match &self.json {
-            Some(parts) => self.write_json(parts, named, out),
-            None => self.write_text(named, out),
+        match &self.layout {
+            Layout::Json(parts) => self.write_json(parts, named, out),
+            Layout::Text => self.write_text(named, out),
+            Layout::Addr2line => self.write_addr2line(named, out),
+        }
+    }
+
+    fn write_addr2line(&self, named: &NamedNumber<'_>, out: &mut Vec<u8>) {
+        let strings = &self.symbols.strings;
+        let mut frames = self.shown(named.answer).peekable();
+        if frames.peek().is_none() {
+            out.extend_from_slice(b"??\n??:0\n");
+        }
+        for frame in frames {
+            let name = strings.get(frame.name);
+            out.extend_from_slice(if name.is_empty() {
+                b"??"
+            } else {
+                name.as_bytes()
+            });
+            out.push(b'\n');
+            match frame.place.file.get() {
+                Some(file) => out.extend_from_slice(strings.get(file).as_bytes()),
+                None => out.extend_from_slice(b"??"),
+            }
+            out.push(b':');
+            match frame.place.line {
+                0 => out.push(b'?'),
+                line => push_decimal(line, out),
+            }
+            out.push(b'\n');
         }
     }
 

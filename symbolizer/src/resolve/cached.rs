@@ -33,7 +33,7 @@ impl ElfResolver<'_> {
             .cache
             .filter(|_| !files.files.is_empty() && !offsets.is_empty());
         let Some(cache) = cache else {
-            return resolve_elf(module, files, offsets, self.options);
+            return self.resolve_anew(module, files, offsets);
         };
         let key = self.key(module, files);
         let content = cache.read(&key);
@@ -46,11 +46,24 @@ impl ElfResolver<'_> {
         if missing.is_empty() {
             return known;
         }
-        let fresh = resolve_elf(module, files, &missing, self.options);
+        let fresh = self.resolve_anew(module, files, &missing);
         if !fresh.damaged && fresh.missing.is_empty() {
             keep(cache, &key, stored.as_ref(), &missing, &fresh);
         }
         join((there, known), (&missing, &fresh)).1
+    }
+
+    /// Resolve, and let go of the memory that the files were read into.
+    fn resolve_anew(
+        &self,
+        module: &Module,
+        files: &ModuleFiles,
+        offsets: &[FileOffset],
+    ) -> ModuleAnswers {
+        let found = resolve_elf(module, files, offsets, self.options);
+        let files = files.files.iter().map(|(_, file)| file);
+        files.for_each(|file| file.release(file.bytes()));
+        found
     }
 
     /// Everything that an answer depends on besides the offset.

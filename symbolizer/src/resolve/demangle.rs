@@ -14,6 +14,9 @@ pub(super) const STUB: &[u8] = b"@plt";
 const MAX_MANGLED: usize = 1 << 16;
 /// Longest name that is made of it, in bytes: substitutions can double it with every step.
 const MAX_DEMANGLED: usize = 1 << 16;
+/// Pieces that such a name is written in, empty ones too: the measure of its time. Within these limits no name was found
+/// that takes longer than 10 ms.
+const MAX_PIECES: usize = 1 << 17;
 /// Depth of nested names; the worker threads have stacks that hold it (see [`STACK_SIZE`]).
 const MAX_DEPTH: u32 = 160;
 /// Stack that a thread needs which demangles, in bytes.
@@ -23,9 +26,16 @@ pub(super) const STACK_SIZE: usize = 32 << 20;
 ///
 /// A stub is called as what it leads to, with `@plt` behind, as others do it.
 pub(super) fn demangle(raw: &[u8]) -> String {
-    if let Some(function) = raw.strip_suffix(STUB) {
-        return demangle(function) + "@plt";
-    }
+    let (raw, ending) = match raw.strip_suffix(STUB) {
+        Some(function) => (function, "@plt"),
+        None => (raw, ""),
+    };
+    let mut name = whole_name(raw);
+    name.push_str(ending);
+    name
+}
+
+fn whole_name(raw: &[u8]) -> String {
     guarded(|| demangled(raw))
         .flatten()
         .map_or_else(|| clean_bytes(raw), |name| clean_bytes(name.as_bytes()))
@@ -42,7 +52,7 @@ fn demangled(raw: &[u8]) -> Option<String> {
     }
     if let Ok(rust) = rustc_demangle::try_demangle(text) {
         let mut out = Bounded::default();
-        return write!(out, "{rust:#}").is_ok().then_some(out.0);
+        return write!(out, "{rust:#}").is_ok().then_some(out.text);
     }
     cpp(text)
 }
@@ -60,20 +70,25 @@ fn cpp(text: &str) -> Option<String> {
     let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
     symbol.structured_demangle(&mut out, &options).ok()?;
     // An empty pack leaves its comma behind.
-    let name = out.0.replace(", >", ">").replace(", )", ")");
+    let name = out.text.replace(", >", ">").replace(", )", ")");
     (!name.is_empty()).then_some(name)
 }
 
-/// Text that refuses to grow without end.
+/// Text that refuses to grow, or to be written to, without end.
 #[derive(Default)]
-struct Bounded(String);
+struct Bounded {
+    text: String,
+    pieces: usize,
+}
 
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len().saturating_add(text.len()) > MAX_DEMANGLED {
+        self.pieces += 1;
+        let length = self.text.len().saturating_add(text.len());
+        if length > MAX_DEMANGLED || self.pieces > MAX_PIECES {
             return Err(fmt::Error);
         }
-        self.0.push_str(text);
+        self.text.push_str(text);
         Ok(())
     }
 }
@@ -125,6 +140,28 @@ mod tests {
         }
         doubling.push_str("Evv");
         assert!(demangle(doubling.as_bytes()).len() <= MAX_DEMANGLED);
+        let long =
+            |start: &str, part: &str, end: &str| format!("{start}{}{end}", part.repeat(8_000));
+        for name in [
+            long("_ZN", "1a", "Ev"),
+            long("_Z1fI", "i", "Evv"),
+            long("_Z1f1a", "S_", ""),
+            long("_Z1fIJEE", "DpT_", "v"),
+            long("_Z1f", "1aI", "i"),
+            long("_Z1fIX", "pl", "EEvv"),
+            long("_ZZ", "Z", "1fvE"),
+            long("_RINvC1a1b", "R", "uE"),
+            long("_RNv", "N", "C1a1b"),
+        ] {
+            let made = name.clone();
+            let small_stack = thread::Builder::new().stack_size(STACK_SIZE);
+            let made = small_stack.spawn(move || demangle(made.as_bytes()));
+            let made = made.unwrap().join().unwrap();
+            // A name for people, or the raw one, which may be shown cut.
+            assert!(!made.is_empty() && made.len() <= MAX_DEMANGLED, "{name}");
+        }
+        let stubs = "@plt".repeat(1 << 16);
+        assert!(demangle(stubs.as_bytes()).starts_with("@plt@plt"));
     }
 
     fn base36(number: u32) -> String {

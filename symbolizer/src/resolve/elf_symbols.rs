@@ -12,6 +12,8 @@ use crate::debug_file::elf::{ElfFile, RawSymbol};
 const MAX_NESTING: usize = 256;
 /// Symbols that are kept at most.
 const MAX_SYMBOLS: usize = 1 << 25;
+/// Bytes of names that are compared: a table may have a million names of 64 KiB that are the same.
+const COMPARED: usize = 256;
 /// `STT_NOTYPE`, `STT_FUNC`, `STT_GNU_IFUNC`; `STB_GLOBAL`, `STB_WEAK`.
 const NOTYPE: u8 = 0;
 const FUNC: u8 = 2;
@@ -102,8 +104,9 @@ impl<'a> SymbolTable<'a> {
 /// Sort key: ranges by start, then the order in which aliases are preferred: sized, not weak, global, fewer leading
 /// underscores, longer, alphabetical (as perf does, so that both name the same one).
 fn order<'s>(symbol: &Symbol<'s>) -> impl Ord + use<'s> {
-    let underscores = symbol.name.iter().take_while(|&&byte| byte == b'_').count();
-    let by_name = (underscores, Reverse(symbol.name.len()), symbol.name);
+    let start = symbol.name.get(..COMPARED).unwrap_or(symbol.name);
+    let underscores = start.iter().take_while(|&&byte| byte == b'_').count();
+    let by_name = (underscores, Reverse(symbol.name.len()), start);
     (
         symbol.start,
         Reverse(symbol.sized),

@@ -4,6 +4,7 @@
 //! answers, of the names and of everything else is that of the questions, whatever the threads do.
 
 mod cached;
+mod damage;
 mod demangle;
 mod dwarf;
 mod elf_symbols;
@@ -15,6 +16,7 @@ mod kernel;
 mod module;
 mod plt;
 mod reason;
+mod short_name;
 mod stored;
 mod symbols;
 pub mod trampoline;
@@ -29,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::guard::guarded;
 use crate::jit::JitTable;
 use cached::ElfResolver;
+pub use damage::Damage;
 pub use jit::JitQuery;
 pub use kernel::KernelSymbolTable;
 use module::ModuleAnswers;
@@ -64,6 +67,8 @@ pub struct Answered {
     pub answers: Vec<Answer>,
     /// Whether debug information was damaged, beyond the limits or given up.
     pub damaged: bool,
+    /// What was wrong with it.
+    pub damage: Option<Damage>,
     /// What the debug information refers to and is not there.
     pub missing: MissingPieces,
 }
@@ -141,6 +146,7 @@ impl Symbolizer {
             let answered = found.into_iter().map(|module| Answered {
                 answers: symbols.merge(&module),
                 damaged: module.damaged,
+                damage: module.damage,
                 missing: module.missing.clone(),
             });
             let answered = answered.collect();
@@ -165,11 +171,13 @@ impl Symbolizer {
             let second = guarded(|| Self::answer(query, &symbols_only))?;
             Some(ModuleAnswers {
                 damaged: true,
+                damage: Some(Damage::Reader),
                 ..second
             })
         });
         found.unwrap_or_else(|| ModuleAnswers {
             damaged: true,
+            damage: Some(Damage::Reader),
             ..ModuleAnswers::unresolved(query.offsets.len(), UnresolvedReason::DamagedDebugInfo)
         })
     }

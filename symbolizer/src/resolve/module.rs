@@ -7,6 +7,7 @@ use foldhash::HashMap;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::Module;
 
+use super::damage::Damage;
 use super::demangle::STUB;
 use super::dwarf::{self, Budget, Companions, DwarfSections, Place};
 use super::elf_symbols::{Symbol, SymbolTable};
@@ -14,12 +15,20 @@ use super::fde::FunctionBounds;
 use super::file_offset::{Svma, to_svma};
 use super::go::{GoFunction, GoTable};
 use super::reason::UnresolvedReason;
+use super::short_name::is_short_for;
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::ModuleFiles;
 use crate::text::{ByteTable, StringId, clean_bytes};
 
-/// Time for the debug information of one module; then its symbols answer for the rest.
-const MODULE_TIME: Duration = Duration::from_secs(60);
+/// Time for the debug information of one module, however small; then its symbols answer for the rest. A whole unit of
+/// a large program takes a tenth of a second.
+const MODULE_TIME: Duration = Duration::from_secs(3);
+/// Bytes of entries that give it one more second: a thirtieth of what they take on a slow machine.
+const BYTES_PER_SECOND: u64 = 4 << 20;
+
+/// Bytes of names of one module, and what is kept of a name beyond them.
+const MAX_NAMES: usize = 48 << 20;
+const SHORT_NAME: usize = 128;
 
 /// What to read.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +71,8 @@ pub(super) struct ModuleAnswers {
     pub(super) names: ByteTable,
     /// Whether debug information was damaged, beyond the limits or given up.
     pub(super) damaged: bool,
+    /// What was wrong with it.
+    pub(super) damage: Option<Damage>,
     /// What the debug information refers to and is not there.
     pub(super) missing: MissingPieces,
 }
@@ -110,7 +121,7 @@ pub(super) fn resolve_elf(
                 starts = found.add_dwarf(&sections, files, file, &wanted);
                 sections.release_all();
             }
-            Err(_) => found.damaged = true,
+            Err(error) => found.note(Damage::Section(error)),
         }
     }
     found.add_symbols(files, &starts);
@@ -156,6 +167,22 @@ fn translate(module: &Module, files: &ModuleFiles, offsets: &[FileOffset]) -> Ve
 }
 
 impl ModuleAnswers {
+    /// Keep a name; once all of them take more than any program's do, only the start of it.
+    fn intern_name(&mut self, name: &[u8]) -> StringId {
+        let full = self.names.bytes() > MAX_NAMES;
+        let cut = name.get(..SHORT_NAME).filter(|_| full);
+        if cut.is_some() {
+            self.note(Damage::Entries);
+        }
+        self.names.intern(cut.unwrap_or(name))
+    }
+
+    /// Remember what is wrong with the debug information; the first word counts.
+    fn note(&mut self, damage: Damage) {
+        self.damaged = true;
+        self.damage.get_or_insert(damage);
+    }
+
     /// Answers that all say why there is none.
     pub(super) fn unresolved(count: usize, reason: UnresolvedReason) -> Self {
         let answer = ModuleAnswer {
@@ -176,11 +203,16 @@ impl ModuleAnswers {
         file: &ElfFile,
         wanted: &[Svma],
     ) -> Vec<Svma> {
-        let budget = Budget::new(MODULE_TIME);
+        let size = u64::try_from(sections.entries_size()).unwrap_or(u64::MAX) / BYTES_PER_SECOND;
+        let budget = Budget::new(MODULE_TIME.saturating_add(Duration::from_secs(size)));
         let code = file.code_ranges();
         let companions = companions(files);
         let found = dwarf::resolve(sections, &companions, &code, wanted, &budget);
-        self.damaged |= budget.was_spent() || found.damaged;
+        if budget.was_spent() {
+            self.note(Damage::Time);
+        } else if found.damaged {
+            self.note(Damage::Entries);
+        }
         self.files = found.files;
         self.missing = MissingPieces {
             split: found.missing.into_iter().collect(),
@@ -189,7 +221,7 @@ impl ModuleAnswers {
         for function in &found.functions {
             let name = function.linkage_name.as_ref().or(function.name.as_ref());
             let row = NamedFunction {
-                name: name.map_or(StringId::NONE, |name| self.names.intern(name)),
+                name: name.map_or(StringId::NONE, |name| self.intern_name(name)),
                 plain: function.linkage_name.is_none(),
                 caller: function.caller,
                 call: function.call,
@@ -319,30 +351,10 @@ impl ModuleAnswers {
             .is_none_or(|row| row.name == StringId::NONE)
     }
 
-    /// Whether the symbol's mangled name is of the same function as a short name: it holds it as an identifier.
-    ///
-    /// gcc gives no linkage name to functions that only this unit can see, as templates over its lambdas are.
+    /// Whether the symbol's mangled name is of the same function as a short name.
     fn is_short_for(&self, function: u32, symbol: &Symbol<'_>) -> bool {
-        let mangled = symbol.name.starts_with(b"_Z") || symbol.name.starts_with(b"_R");
-        let Some(row) = self
-            .functions
-            .get(function as usize)
-            .filter(|row| mangled && row.plain)
-        else {
-            return false;
-        };
-        let short = self.names.get(row.name);
-        if short == b"operator()" {
-            return symbol.name.windows(2).any(|part| part == b"cl");
-        }
-        let length = short.iter().position(|&byte| byte == b'<');
-        let identifier = short.get(..length.unwrap_or(short.len())).unwrap_or(short);
-        let encoded = [identifier.len().to_string().as_bytes(), identifier].concat();
-        !identifier.is_empty()
-            && symbol
-                .name
-                .windows(encoded.len())
-                .any(|part| part == encoded)
+        let row = self.functions.get(function as usize);
+        row.is_some_and(|row| row.plain && is_short_for(self.names.get(row.name), symbol.name))
     }
 
     fn rename(&mut self, function: u32, symbol: &Symbol<'_>) {

@@ -335,6 +335,7 @@ pub(super) fn join(
     let (offsets, answers) = rows.into_iter().unzip();
     first.1.answers = answers;
     first.1.damaged |= more.damaged;
+    first.1.damage = first.1.damage.or(more.damage);
     first.1.missing = more.missing.clone();
     (offsets, first.1)
 }

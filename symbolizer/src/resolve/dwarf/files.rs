@@ -4,6 +4,7 @@ use foldhash::HashMap;
 use gimli::{LineProgramHeader, Unit};
 
 use super::program::RawPlace;
+use super::text::text;
 use super::units::Units;
 use super::{Place, Slice};
 use crate::text::clean_bytes;
@@ -55,13 +56,7 @@ impl<'u, 'a, 'c> Files<'u, 'a, 'c> {
             return None;
         }
         let file = header.file(index)?;
-        let text = |value| {
-            self.units
-                .dwarf
-                .attr_string(self.unit, value)
-                .ok()
-                .map(|text| text.slice())
-        };
+        let text = |value| text(&self.units.dwarf, self.unit, value);
         let mut path = self
             .unit
             .comp_dir

@@ -8,11 +8,13 @@
 mod bytes;
 mod cursor;
 mod files;
+mod limits;
 mod names;
 mod plan;
 mod program;
 mod sections;
 mod split;
+mod text;
 mod units;
 mod visit;
 mod walk;
@@ -195,6 +197,7 @@ pub(super) fn resolve<'a>(
             answers.merge(&indices, found);
         }
     }
+    answers.damaged |= units.is_damaged();
     answers
 }
 

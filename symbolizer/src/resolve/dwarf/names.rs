@@ -6,6 +6,7 @@ use foldhash::HashMap;
 use gimli::{AttributeValue, DebugInfoOffset, Unit, UnitOffset, constants};
 
 use super::Slice;
+use super::text::text;
 use super::units::Units;
 
 /// Entries of one chain: a longer one is a loop.
@@ -103,13 +104,7 @@ fn read_names<'a>(
     let mut entries = unit.entries_raw(Some(offset)).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;
     let mut next = None;
-    let text = |value| {
-        units
-            .dwarf
-            .attr_string(unit, value)
-            .ok()
-            .map(|text| text.slice())
-    };
+    let text = |value| text(&units.dwarf, unit, value);
     for &spec in abbreviation.attributes() {
         let attribute = entries.read_attribute(spec).ok()?;
         match attribute.name() {

@@ -87,6 +87,15 @@ impl<'a> DwarfSections<'a> {
         self.file.release(part);
     }
 
+    /// Bytes of the units' entries.
+    pub(crate) fn entries_size(&self) -> usize {
+        let entries = self
+            .contents
+            .iter()
+            .find(|(id, _)| *id == SectionId::DebugInfo);
+        entries.map_or(0, |(_, content)| content.len())
+    }
+
     /// Let go of the memory of all of them.
     pub(crate) fn release_all(self) {
         for (_, content) in &self.contents {

@@ -2,16 +2,19 @@
 
 use std::iter;
 use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
+use foldhash::HashMap;
 use gimli::{
-    AbbreviationsCacheStrategy, DebugInfoOffset, Dwarf, Section, Unit, UnitHeader, UnitType,
+    Abbreviations, AttributeValue, DebugAbbrevOffset, DebugInfoOffset, Dwarf, Reader, Section,
+    Unit, UnitHeader, UnitType, constants,
 };
 use rayon::prelude::*;
 
 use super::Slice;
+use super::limits::{abbreviations_length, is_line_header_sane};
 use super::sections::DwarfSections;
 use crate::resolve::file_offset::Svma;
 
@@ -25,15 +28,25 @@ pub(super) enum Source {
 }
 
 /// Units of a module that are looked at: large programs have some hundred thousand.
-const MAX_UNITS: usize = 1 << 21;
-/// Ranges that all units together may state.
+const MAX_UNITS: usize = 1 << 20;
+/// Ranges that all units together may state, however much there is to read.
 const MAX_RANGES: usize = 1 << 24;
+/// The same, however little there is to read.
+const FREE_RANGES: usize = 1 << 16;
+/// Bytes of abbreviations that may be parsed beyond four times what there is.
+const FREE_TABLES: usize = 1 << 20;
 /// Steps out of ranges that lie within each other.
 const MAX_OVERLAP: usize = 64;
 
 /// The units of a module.
 pub(super) struct Units<'a, 'c> {
     pub(super) dwarf: Dwarf<Slice<'a>>,
+    /// Tables of abbreviations that several units share, by their places, parsed when first needed.
+    shared: HashMap<usize, OnceLock<Option<Arc<Abbreviations>>>>,
+    /// Bytes of such tables that may still be parsed: a file may state a place in one table for each of its units.
+    abbreviations_left: AtomicUsize,
+    /// Whether a unit could not be parsed.
+    unreadable: AtomicBool,
     code: &'c [Range<u64>],
     headers: Vec<UnitHeader<Slice<'a>>>,
     /// The units of the alternate file, which several modules share.
@@ -52,8 +65,7 @@ struct Claim {
 
 impl<'a, 'c> Units<'a, 'c> {
     /// Go through the unit headers; what stands behind a damaged one is left out.
-    pub(super) fn parse(mut dwarf: Dwarf<Slice<'a>>, code: &'c [Range<u64>]) -> Self {
-        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+    pub(super) fn parse(dwarf: Dwarf<Slice<'a>>, code: &'c [Range<u64>]) -> Self {
         let mut headers = Vec::new();
         let mut rest = dwarf.units();
         while let Ok(Some(header)) = rest.next()
@@ -62,8 +74,14 @@ impl<'a, 'c> Units<'a, 'c> {
             headers.push(header);
         }
         let referred = headers.iter().map(|_| OnceLock::new()).collect();
+        let tables = dwarf.debug_abbrev.reader().len();
         Self {
             dwarf,
+            shared: shared_tables(&headers),
+            unreadable: AtomicBool::new(false),
+            abbreviations_left: AtomicUsize::new(
+                FREE_TABLES.saturating_add(tables.saturating_mul(4)),
+            ),
             code,
             headers,
             alternate: None,
@@ -119,7 +137,44 @@ impl<'a, 'c> Units<'a, 'c> {
 
     /// Parse a unit for a visit.
     pub(super) fn open(&self, unit: usize) -> Option<Unit<Slice<'a>>> {
-        self.dwarf.unit(*self.headers.get(unit)?).ok()
+        let opened = self.try_open(unit);
+        if opened.is_none() {
+            self.unreadable.store(true, Relaxed);
+        }
+        opened
+    }
+
+    /// Whether a unit could not be parsed.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.unreadable.load(Relaxed)
+    }
+
+    fn try_open(&self, unit: usize) -> Option<Unit<Slice<'a>>> {
+        let header = *self.headers.get(unit)?;
+        let abbreviations = self.abbreviations(header.debug_abbrev_offset())?;
+        let program = line_program(&header, &abbreviations);
+        program
+            .is_none_or(|program| is_line_header_sane(&self.dwarf, program))
+            .then_some(())?;
+        Unit::new_with_abbreviations(&self.dwarf, header, abbreviations).ok()
+    }
+
+    fn abbreviations(&self, offset: DebugAbbrevOffset) -> Option<Arc<Abbreviations>> {
+        let parse = || {
+            let left = self.abbreviations_left.load(Relaxed);
+            let length = abbreviations_length(&self.dwarf, offset.0, left);
+            // What has no end within what is left takes all of it.
+            let taken = length.unwrap_or(left);
+            let take = |left: usize| Some(left.saturating_sub(taken));
+            let _ = self.abbreviations_left.fetch_update(Relaxed, Relaxed, take);
+            length?;
+            let table = self.dwarf.debug_abbrev.abbreviations(offset).ok()?;
+            Some(Arc::new(table))
+        };
+        match self.shared.get(&offset.0) {
+            Some(table) => table.get_or_init(parse).clone(),
+            None => parse(),
+        }
     }
 
     /// The unit that holds `offset` and the place in it, for references across units.
@@ -184,6 +239,19 @@ impl<'a, 'c> Units<'a, 'c> {
             .collect()
     }
 
+    /// Ranges that all units together may state: a range takes at least four bytes.
+    fn max_ranges(&self) -> usize {
+        let dwarf = &self.dwarf;
+        let sections = [
+            dwarf.debug_aranges.reader().len(),
+            dwarf.ranges.debug_ranges().reader().len(),
+            dwarf.ranges.debug_rnglists().reader().len(),
+            dwarf.debug_info.reader().len(),
+        ];
+        let bytes = sections.into_iter().fold(0, usize::saturating_add);
+        (bytes / 4).saturating_add(FREE_RANGES).min(MAX_RANGES)
+    }
+
     fn aranges(&self) -> Vec<Claim> {
         let start = |header: &UnitHeader<Slice<'a>>| {
             header
@@ -191,7 +259,7 @@ impl<'a, 'c> Units<'a, 'c> {
                 .map_or(usize::MAX, |start| start.0)
         };
         let mut claims = Vec::new();
-        let left = AtomicUsize::new(MAX_RANGES);
+        let left = AtomicUsize::new(self.max_ranges());
         let mut headers = self.dwarf.debug_aranges.headers();
         while let Ok(Some(header)) = headers.next() {
             let Ok(place) = self
@@ -212,7 +280,7 @@ impl<'a, 'c> Units<'a, 'c> {
     }
 
     fn unit_ranges(&self) -> Vec<Claim> {
-        let left = AtomicUsize::new(MAX_RANGES);
+        let left = AtomicUsize::new(self.max_ranges());
         let of_unit = |place: usize| {
             let mut claims = Vec::new();
             let header = self.headers.get(place)?;
@@ -262,6 +330,35 @@ impl<'a, 'c> Units<'a, 'c> {
         }
         true
     }
+}
+
+/// Room for the tables of abbreviations that several units of `headers` share.
+fn shared_tables(
+    headers: &[UnitHeader<Slice<'_>>],
+) -> HashMap<usize, OnceLock<Option<Arc<Abbreviations>>>> {
+    let mut offsets: Vec<usize> = headers
+        .iter()
+        .map(|header| header.debug_abbrev_offset().0)
+        .collect();
+    offsets.sort_unstable();
+    let pairs = offsets.iter().zip(offsets.iter().skip(1));
+    let shared = pairs.filter(|(one, next)| one == next);
+    shared.map(|(&one, _)| (one, OnceLock::new())).collect()
+}
+
+/// Where the root entry says that the unit's line program is.
+fn line_program(header: &UnitHeader<Slice<'_>>, abbreviations: &Abbreviations) -> Option<usize> {
+    let mut entries = header.entries_raw(abbreviations, None).ok()?;
+    let root = entries.read_abbreviation().ok()??;
+    for &spec in root.attributes() {
+        let attribute = entries.read_attribute(spec).ok()?;
+        if let (constants::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) =
+            (attribute.name(), attribute.value())
+        {
+            return Some(offset.0);
+        }
+    }
+    None
 }
 
 /// For each range, sorted by start, the nearest one before it that reaches over its start.

@@ -16,6 +16,8 @@ const ENTRIES_PER_CHECK: u32 = 1 << 14;
 const RANGES_PER_BYTE: usize = 4;
 /// Functions, one within the other, that may hold each wanted address: more is no compiler's.
 const GRANTS_PER_ADDRESS: usize = 1024;
+/// Functions inlined into each other that are looked into: what is deeper is left to the last of them.
+const MAX_LEVEL: u32 = 4096;
 /// The same for all addresses together, however few they are.
 const FREE_GRANTS: usize = 1 << 21;
 
@@ -39,6 +41,8 @@ pub(super) struct Node {
     pub(super) call_column: u32,
     /// Bytes that the ranges of the function of its own cover that this one is, or is inlined into.
     root_size: u64,
+    /// How many others it is inlined into.
+    level: u32,
 }
 
 /// What the pass found.
@@ -223,6 +227,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             call_line: 0,
             call_column: 0,
             root_size: extent.size,
+            level: 0,
         };
         let depth = has_children.then_some(head.depth);
         self.enter(node, depth, |walk, held| walk.is_better(held, extent.size))
@@ -247,10 +252,13 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             }
             return Some(());
         }
-        let root_size = self
+        let (root_size, level) = self
             .nodes
             .get(parent as usize)
-            .map_or(0, |parent| parent.root_size);
+            .map_or((0, 0), |parent| (parent.root_size, parent.level + 1));
+        if level > MAX_LEVEL {
+            return Some(());
+        }
         let node = Node {
             entry: head.offset,
             start: extent.start,
@@ -259,6 +267,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             call_line: attributes.call_line,
             call_column: attributes.call_column,
             root_size,
+            level,
         };
         // What is outside of the function around it, or claimed by a sibling before, stays as it is.
         let depth = has_children.then_some(head.depth);

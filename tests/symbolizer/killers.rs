@@ -1,0 +1,607 @@
+//! Files that were made to kill their reader: each must be answered or refused within 5 seconds and 512 MiB, with a
+//! line that says what is wrong with it, and without harm to what lies beside it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use super::killer_elf::{Abbreviations, Dwarf, Elf, TEXT, leb};
+use super::run::rawstack;
+use super::{archive, fixtures};
+
+/// Memory that a run may take, in KiB: what is more cannot be had, and ends it.
+const MEMORY_KIB: u32 = 512 << 10;
+/// Time that a run may take.
+const TIME: Duration = Duration::from_secs(5);
+
+/// What a file must lead to.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    /// The symbol answers, and a line says why not more.
+    Noted(&'static str),
+    /// An answer with this text, and nothing to be said.
+    Answer(&'static str),
+    /// No answer but one line, and exit code 2.
+    Refused(&'static str),
+}
+use Outcome::{Answer, Noted, Refused};
+
+const DAMAGED: Outcome =
+    Noted("debug information is damaged or beyond the limits; symbols stand in");
+
+fn run(folder: &Path, name: &str) -> Output {
+    let limited = format!("ulimit -d {MEMORY_KIB}; exec timeout -s KILL 10 \"$0\" \"$@\"");
+    Command::new("sh")
+        .args(["-c", &limited, env!("CARGO_BIN_EXE_rawstack")])
+        .args(["symbolize", "--no-cache", "--file", name, "401010"])
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+/// Try one file; gives what is wrong, if anything.
+fn trial(folder: &Path, name: &str, bytes: &[u8], outcome: Outcome) -> Option<String> {
+    fs::write(folder.join(name), bytes).unwrap();
+    let started = Instant::now();
+    let output = run(folder, name);
+    let took = started.elapsed();
+    fs::remove_file(folder.join(name)).unwrap();
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    let code = output.status.code();
+    let lines = err.lines().count();
+    let fits = match outcome {
+        Answer(text) => code == Some(0) && out.contains(text) && lines == 0,
+        Noted(text) => {
+            code == Some(0) && out.contains("_start") && err.contains(text) && lines == 1
+        }
+        Refused(text) => code == Some(2) && out.is_empty() && err.contains(text) && lines == 1,
+    };
+    let shown: String = out.chars().take(200).collect();
+    let told: String = err.chars().take(300).collect();
+    (!fits || took > TIME).then(|| {
+        format!(
+            "{name}: {outcome:?}, {took:?}, {:?}\n{shown}\n{told}",
+            output.status
+        )
+    })
+}
+
+/// Check every file of a list; all that fail are told.
+fn check(files: Vec<(&str, Vec<u8>, Outcome)>) {
+    let folder = tempfile::tempdir().unwrap();
+    let trials = files
+        .iter()
+        .map(|(name, bytes, outcome)| trial(folder.path(), name, bytes, *outcome));
+    let failures: Vec<String> = trials.flatten().collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// A program with one symbol.
+fn named() -> Elf {
+    Elf::new().symbol(b"_start", TEXT, 0x100)
+}
+
+/// A program whose function holds `count` functions inlined into each other.
+fn nested(count: usize) -> Vec<u8> {
+    let mut dwarf = Dwarf::new();
+    dwarf.function("outermost");
+    for _ in 0..count {
+        dwarf.inlined();
+    }
+    dwarf.info.resize(dwarf.info.len() + count + 2, 0);
+    dwarf.program()
+}
+
+/// Check that functions inlined into each other by the million are cut, and cost neither stack nor memory.
+#[test]
+fn nesting() {
+    let mut blocks = Dwarf::new();
+    blocks.function("outermost");
+    blocks.info.extend(vec![4; 5_000_000]);
+    blocks.info.resize(blocks.info.len() + 5_000_002, 0);
+    let mut ends = Dwarf::new();
+    ends.info.resize(10_000_000, 0);
+    let mut same = Dwarf::new();
+    for _ in 0..500_000 {
+        same.function("f");
+        same.info.push(0);
+    }
+    check(vec![
+        ("inlined-5k", nested(5_000), Answer("outermost")),
+        ("inlined-20k", nested(20_000), Answer("outermost")),
+        ("inlined-1m", nested(1_000_000), Answer("outermost")),
+        ("blocks-5m", blocks.program(), Answer("outermost")),
+        ("ends-10m", ends.program(), Answer("_start")),
+        ("same-range-500k", same.program(), Answer("f at")),
+    ]);
+}
+
+/// Check references that lead in circles, far on, or out of their unit.
+#[test]
+fn references() {
+    let with_origin = |origin: &dyn Fn(u32) -> u32| {
+        let mut dwarf = Dwarf::new();
+        let first = dwarf.here();
+        dwarf.refers(origin(first));
+        dwarf.program()
+    };
+    let mut chain = Dwarf::new();
+    for _ in 0..500_000 {
+        let next = chain.here() + 5;
+        chain.declares(next);
+    }
+    let mut circle = Dwarf::new();
+    let first = circle.here();
+    circle.declares(first + 5);
+    circle.declares(first);
+    circle.refers(first);
+    let mut back = Dwarf::new();
+    back.function("f");
+    let here = back.here();
+    back.sibling(here);
+    back.sibling(0);
+    back.sibling(u32::MAX);
+    let mut indirect = Dwarf::new();
+    indirect.info.push(7);
+    indirect.info.extend(vec![0x16; 2_000_000]);
+    check(vec![
+        ("origin-itself", with_origin(&|own| own), Answer("_start")),
+        (
+            "origin-outside",
+            with_origin(&|_| u32::MAX),
+            Answer("_start"),
+        ),
+        ("origin-zero", with_origin(&|_| 0), Answer("_start")),
+        ("origin-chain", chain.program(), Answer("_start")),
+        ("origin-circle", circle.program(), Answer("_start")),
+        ("sibling-back", back.program(), Answer("f at")),
+        ("indirect-2m", indirect.program(), DAMAGED),
+    ]);
+}
+
+/// Check units and abbreviations in absurd numbers and sizes.
+#[test]
+fn units() {
+    let huge = |length: &[u8]| {
+        let mut dwarf = Dwarf::new();
+        dwarf.raw = Some([length, &[5, 0, 1, 8, 0, 0, 0, 0]].concat());
+        dwarf.program()
+    };
+    // Each unit has its own place in one table without an end.
+    let mut tables = Dwarf::new();
+    let entry = [leb(1), leb(0x11), vec![0], leb(0), leb(0)].concat();
+    tables.abbreviations = Abbreviations::raw(
+        (2..200_000u64)
+            .flat_map(|code| [leb(code), entry[1..].to_vec()].concat())
+            .collect(),
+    );
+    let unit = |offset: u32| {
+        [
+            &9u32.to_le_bytes()[..],
+            &[4, 0],
+            &offset.to_le_bytes(),
+            &[8, 0, 0],
+        ]
+        .concat()
+    };
+    tables.raw = Some(
+        (0..100_000u32)
+            .flat_map(|number| unit(number * 7))
+            .collect(),
+    );
+    let mut codes = Dwarf::new();
+    codes.abbreviations = Abbreviations::raw(
+        [leb(u64::MAX), leb(0x11), vec![0, 0, 0]]
+            .concat()
+            .repeat(200_000),
+    );
+    let mut tiny = Dwarf::new();
+    tiny.raw = Some(
+        [&8u32.to_le_bytes()[..], &[4, 0, 0, 0, 0, 0, 8, 0]]
+            .concat()
+            .repeat(1_500_000),
+    );
+    let mut unknown = Dwarf::new();
+    unknown.abbreviations = Abbreviations::raw(
+        [
+            leb(1),
+            leb(0x11),
+            vec![1],
+            leb(3),
+            leb(0x7777),
+            vec![0, 0, 0],
+        ]
+        .concat(),
+    );
+    let mut attributes = Dwarf::new();
+    let many = [leb(3), leb(0x19)].concat().repeat(2_000_000);
+    attributes.abbreviations =
+        Abbreviations::raw([leb(1), leb(0x11), vec![1], many, vec![0, 0, 0]].concat());
+    check(vec![
+        (
+            "unit-2-32",
+            huge(&[0xfe, 0xff, 0xff, 0x7f]),
+            Answer("_start"),
+        ),
+        ("unit-2-64", huge(&[0xff; 12]), Answer("_start")),
+        (
+            "unit-empty",
+            huge(&[0; 4].repeat(2_500_000)),
+            Answer("_start"),
+        ),
+        ("units-tables", tables.program(), DAMAGED),
+        ("abbreviation-codes", codes.program(), DAMAGED),
+        ("units-1500k", tiny.program(), DAMAGED),
+        ("unknown-form", unknown.program(), DAMAGED),
+        ("attributes-2m", attributes.program(), DAMAGED),
+    ]);
+}
+
+/// Check line programs and ranges that never end, or say that they do not.
+#[test]
+fn lines_and_ranges() {
+    let lines = |header: &[u8], program: &[u8]| {
+        let mut dwarf = Dwarf::new();
+        dwarf.function("f");
+        dwarf.lines(header, program);
+        dwarf.program()
+    };
+    let no_format = [&[0][..], &leb(1 << 60), &[0], &leb(1 << 60)].concat();
+    let names = [
+        &[1][..],
+        &leb(1),
+        &leb(0xb),
+        &leb(1),
+        &[0],
+        &[1],
+        &leb(1),
+        &leb(0xb),
+        &leb(1 << 32),
+    ]
+    .concat();
+    let names = [names, vec![0; 8_000_000]].concat();
+    let plain = [
+        &[1][..],
+        &leb(1),
+        &leb(8),
+        &leb(1),
+        b"/d\0",
+        &[1],
+        &leb(1),
+        &leb(8),
+        &leb(1),
+        b"a.c\0",
+    ]
+    .concat();
+    let start = [&[0, 9, 2][..], &TEXT.to_le_bytes()].concat();
+    let rows = [start.clone(), vec![20; 10_000_000], vec![0, 1, 1]].concat();
+    let far = [start.clone(), vec![2], leb(u64::MAX), vec![1]].concat();
+    let long = [start, vec![0], leb(u64::MAX), vec![1]].concat();
+    let mut shared = Dwarf::new();
+    shared.ranges = [TEXT, TEXT + 1]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect::<Vec<u8>>()
+        .repeat(60_000);
+    for _ in 0..100_000 {
+        shared.ranged(0);
+    }
+    let mut aranges = Dwarf::new();
+    aranges.function("f");
+    aranges.aranges = aranges.address_table(1_000_000);
+    check(vec![
+        (
+            "lines-no-format",
+            lines(&no_format, &[]),
+            Noted("damaged or beyond the limits"),
+        ),
+        (
+            "lines-names-2-32",
+            lines(&names, &[]),
+            Noted("damaged or beyond the limits"),
+        ),
+        ("lines-10m-rows", lines(&plain, &rows), Answer("f at")),
+        ("lines-overflow", lines(&plain, &far), Answer("f at")),
+        ("lines-long", lines(&plain, &long), Answer("f at")),
+        ("ranges-shared", shared.program(), Answer("_start")),
+        ("aranges-1m", aranges.program(), Answer("f at")),
+    ]);
+}
+
+/// Check names of megabytes, in debug information and in symbol tables, and names that unfold without end.
+#[test]
+fn names() {
+    let mut long = Dwarf::new();
+    long.strings = vec![b'x'; 10_000_000];
+    long.function_at(0);
+    let mut many = Dwarf::new();
+    many.strings = (0..8_000_000u32)
+        .map(|n| b'a' + u8::try_from(n % 23).unwrap())
+        .collect();
+    many.function_at(0);
+    for number in 0..200_000 {
+        many.inlined_at(number * 31);
+    }
+    let symbol = |name: &[u8]| Elf::new().symbol(name, TEXT, 0x100).bytes();
+    let mut table = Elf::new();
+    for number in 0..100_000 {
+        table = table.symbol_at(number * 90, TEXT, 0x100);
+    }
+    let names = vec![b'_'; 10_000_000];
+    let mut nested = Elf::new();
+    for number in 0..200_000u64 {
+        nested = nested.symbol_at(1, TEXT, 0x100_0000 - number);
+    }
+    let doubling = (0..40).fold("_Z1fI1aIiiE".to_owned(), |name, step| {
+        let back = char::from_digit(step % 36, 36).unwrap().to_uppercase();
+        format!("{name}1aIS{back}_S{back}_E")
+    });
+    let back_references = format!("_RNvC1a{}", "B_".repeat(20_000));
+    check(vec![
+        ("name-10m", long.program(), Answer("xxxx")),
+        ("names-200k", many.program(), Answer("abcd")),
+        ("symbol-10m", symbol(&[b'y'; 10_000_000]), Answer("yyyy")),
+        (
+            "symbols-underscores",
+            table.names(&names).bytes(),
+            Answer("____"),
+        ),
+        (
+            "symbols-nested",
+            nested.names(b"\0n\0").bytes(),
+            Answer("n at"),
+        ),
+        (
+            "symbol-pointers",
+            symbol(format!("_Z1f{}i", "P".repeat(60_000)).as_bytes()),
+            Answer("_Z1fPPP"),
+        ),
+        (
+            "symbol-doubling",
+            symbol(format!("{doubling}Evv").as_bytes()),
+            Answer("f"),
+        ),
+        (
+            "symbol-templates",
+            symbol(format!("_Z1f{}", "I1a".repeat(20_000)).as_bytes()),
+            Answer("_Z1fI1a"),
+        ),
+        (
+            "symbol-rust-back",
+            symbol(back_references.as_bytes()),
+            Answer("_R"),
+        ),
+        (
+            "symbol-rust-deep",
+            symbol(format!("_RN{}C1a1b", "vN".repeat(30_000)).as_bytes()),
+            Answer("_R"),
+        ),
+        (
+            "symbol-no-utf8",
+            symbol(b"bad\xff\xfe\x1b[2J"),
+            Answer("bad"),
+        ),
+    ]);
+}
+
+/// Check compressed sections that grow a thousandfold or claim to.
+#[test]
+fn compressed() {
+    let gigabyte = vec![0u8; 1 << 30];
+    let zstd = zstd::bulk::compress(&gigabyte, 1).unwrap();
+    drop(gigabyte);
+    let claim = |method: u32, size: u64, stored: &[u8]| {
+        let header = [
+            &method.to_le_bytes()[..],
+            &[0; 4],
+            &size.to_le_bytes(),
+            &1u64.to_le_bytes(),
+        ]
+        .concat();
+        named()
+            .debug(".debug_info", &[header, stored.to_vec()].concat(), 1 << 11)
+            .bytes()
+    };
+    let older = |size: u64| {
+        let stored = [&b"ZLIB"[..], &size.to_be_bytes(), &[0x78, 0x9c, 1, 2, 3]].concat();
+        named().debug(".zdebug_info", &stored, 0).bytes()
+    };
+    let part = zstd::bulk::compress(&vec![0u8; 60 << 20], 1).unwrap();
+    let header = [
+        &2u32.to_le_bytes()[..],
+        &[0; 4],
+        &(60u64 << 20).to_le_bytes(),
+        &1u64.to_le_bytes(),
+    ]
+    .concat();
+    let stored = [header, part].concat();
+    let sections = [
+        "info",
+        "line",
+        "str",
+        "abbrev",
+        "ranges",
+        "rnglists",
+        "aranges",
+        "addr",
+        "line_str",
+        "str_offsets",
+    ];
+    let all = sections.iter().fold(named(), |elf, name| {
+        elf.debug(&format!(".debug_{name}"), &stored, 1 << 11)
+    });
+    check(vec![
+        (
+            "zstd-1g",
+            claim(2, 1 << 30, &zstd),
+            Noted("section claims to grow to 1073741824 bytes; symbols stand in"),
+        ),
+        (
+            "zlib-2-46",
+            claim(1, 1 << 46, &[0x78, 0x9c]),
+            Noted("section claims to grow to 70368744177664 bytes"),
+        ),
+        (
+            "zlib-2-64",
+            claim(1, u64::MAX, &[0x78, 0x9c]),
+            Noted("section claims to grow to 18446744073709551615 bytes"),
+        ),
+        (
+            "zlib-damaged",
+            claim(1, 1000, &[0x78, 0x9c, 0xff, 0xff]),
+            Noted("damaged compressed section"),
+        ),
+        (
+            "unknown-method",
+            claim(77, 1000, &[1, 2, 3]),
+            Noted("unknown compression of a section"),
+        ),
+        (
+            "zdebug-2-63",
+            older(1 << 63),
+            Noted("section claims to grow to 9223372036854775808 bytes"),
+        ),
+        (
+            "zstd-ten-sections",
+            all.bytes(),
+            Noted("section claims to grow to 62914560 bytes"),
+        ),
+    ]);
+}
+
+/// Check headers that count to 2^32, lie outside of their file, or lie over each other.
+#[test]
+fn headers() {
+    let changed = |places: &[(usize, &[u8])]| {
+        let mut bytes = Elf::new().bytes();
+        for (place, value) in places {
+            bytes[*place..*place + value.len()].copy_from_slice(value);
+        }
+        bytes
+    };
+    let section_count = |count: u64| {
+        let mut bytes = changed(&[(60, &[0, 0])]);
+        let table = usize::try_from(u64::from_le_bytes(bytes[40..48].try_into().unwrap())).unwrap();
+        bytes[table + 32..table + 40].copy_from_slice(&count.to_le_bytes());
+        bytes
+    };
+    let mut notes = named().debug(
+        ".note",
+        &[4, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, b'X', 0, 0, 0].repeat(500_000),
+        0,
+    );
+    for _ in 0..20_000 {
+        notes = notes.note_over_all();
+    }
+    let odd_note = [
+        4u32.to_le_bytes(),
+        u32::MAX.to_le_bytes(),
+        3u32.to_le_bytes(),
+    ]
+    .concat();
+    let endless = Elf::new()
+        .symbol(b"_start", TEXT, 0x100)
+        .table_size(1 << 60);
+    let link = |name: &[u8]| {
+        Elf::new()
+            .symbol(b"_start", TEXT, 0x100)
+            .debug(".gnu_debuglink", name, 0)
+            .bytes()
+    };
+    check(vec![
+        (
+            "phnum-2-32",
+            changed(&[(56, &[0xff, 0xff])]),
+            Answer("401010"),
+        ),
+        ("shnum-2-32", section_count(1 << 32), Answer("401010")),
+        ("shnum-2-64", section_count(u64::MAX), Answer("401010")),
+        (
+            "shoff-outside",
+            changed(&[(40, &[0xff; 8])]),
+            Answer("401010"),
+        ),
+        ("shentsize-0", changed(&[(58, &[0, 0])]), Answer("401010")),
+        ("phentsize-1", changed(&[(54, &[1, 0])]), Answer("401010")),
+        (
+            "shstrndx-outside",
+            changed(&[(62, &[0xfe, 0xfe])]),
+            Answer("401010"),
+        ),
+        ("notes-20k-times-500k", notes.bytes(), Answer("_start")),
+        (
+            "note-2-32",
+            Elf::new()
+                .symbol(b"_start", TEXT, 0x100)
+                .debug(".note", &odd_note, 0)
+                .bytes(),
+            Answer("_start"),
+        ),
+        ("symtab-2-60", endless.bytes(), Answer("401010")),
+        (
+            "link-itself",
+            link(b"link-itself\0\0\0\0\0"),
+            Answer("_start"),
+        ),
+        ("link-endless", link(&[b'l'; 10_000_000]), Answer("_start")),
+        (
+            "text",
+            b"\x7fELF but not more than this text, which is long enough for a header".to_vec(),
+            Refused("not an ELF file, or its headers are damaged"),
+        ),
+        (
+            "class-9",
+            changed(&[(4, &[9])]),
+            Refused("not an ELF file, or its headers are damaged"),
+        ),
+        ("cut", Elf::new().bytes()[..64].to_vec(), Answer("401010")),
+    ]);
+}
+
+/// Check that a module that kills changes nothing of what is said of the others.
+#[test]
+fn beside_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = fixtures::golden();
+    let alone = rawstack(
+        folder.path(),
+        &["symbolize", "--file", good.to_str().unwrap(), "401016"],
+    );
+    fs::write(folder.path().join("killer"), nested(1_000_000)).unwrap();
+    let mut archive = archive::Archive::new();
+    archive.process(1, "x", "/");
+    let killer = archive.module(rawstack_format::record::Module {
+        path: folder.path().join("killer").to_str().unwrap().to_owned(),
+        build_id: None,
+        ..archive::golden_module()
+    });
+    let golden = archive.module(archive::golden_module());
+    for module in [killer, golden] {
+        let user = archive.user_stack(module, &[0x1016]);
+        archive.sample(rawstack_format::record::Sample {
+            pid: 1,
+            tid: 1,
+            user,
+            ..Default::default()
+        });
+    }
+    archive.write(folder.path(), "a.rawstack");
+    let tree = fixtures::debug_tree(&good, fixtures::GOLDEN_ID);
+    let args = [
+        "report",
+        "--json",
+        "a.rawstack",
+        "--symbol-dir",
+        tree.to_str().unwrap(),
+    ];
+    let report = rawstack(folder.path(), &args);
+    let name = alone.out.split(' ').nth(1).unwrap();
+    assert!(
+        report.out.contains(&format!("\"name\":\"{name}\"")),
+        "{}\n{}",
+        report.out,
+        report.err
+    );
+}
