@@ -5,7 +5,7 @@ DESTDIR ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-kernels dist check bench install fmt clean
+.PHONY: help demo build test test-kernels test-long dist check bench install fmt clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -25,6 +25,10 @@ test: ## every test, those that load BPF and record included (asks sudo for them
 test-kernels: ## record on other kernels, from 5.10 to the newest, each booted in QEMU (some minutes; no KVM, no root)
 	@scripts/setup build dist vm
 	@tests/vm/run $(SERIES)
+
+test-long: ## every fuzz target for a minute (needs a nightly Rust)
+	@scripts/setup build
+	@scripts/test-long
 
 check: ## format, lints, documentation, licences, sizes, and a symbolizer built without clang
 	@scripts/setup build workloads dist check

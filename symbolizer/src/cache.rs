@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use flate2::Crc;
@@ -21,6 +22,8 @@ use crate::debug_file::mmap::FileBytes;
 const LIMIT: u64 = 1 << 30;
 /// Part of the limit that one entry may take, as a divisor.
 const ENTRY_PART: u64 = 4;
+/// Part of the limit that is written before the folder is gone through again, as a divisor.
+const LOOK_PART: u64 = 16;
 /// First bytes of an entry; the last one is the layout's version.
 const MAGIC: [u8; 8] = *b"RSCACHE\x01";
 /// Magic, length, checksum, nothing.
@@ -38,6 +41,8 @@ const TOUCH: Duration = Duration::from_secs(3600);
 pub struct Cache {
     folder: PathBuf,
     limit: u64,
+    /// Bytes that this process wrote since it last looked at all entries.
+    unseen: Arc<AtomicU64>,
 }
 
 /// Name of an entry: a digest of everything that its content depends on.
@@ -133,6 +138,7 @@ impl Cache {
         Self {
             folder,
             limit: LIMIT,
+            unseen: Arc::new(AtomicU64::new(LIMIT)),
         }
     }
 
@@ -176,7 +182,12 @@ impl Cache {
         if moved.is_err() {
             let _ = fs::remove_file(&aside);
         }
-        self.evict()?;
+        // A recording may have a thousand modules: the folder is not gone through for each.
+        let length = content.len() as u64;
+        if self.unseen.fetch_add(length, Ordering::Relaxed) >= self.limit / LOOK_PART {
+            self.unseen.store(0, Ordering::Relaxed);
+            self.evict()?;
+        }
         moved
     }
 
@@ -320,6 +331,8 @@ fn touch(path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn key(number: u64) -> Key {
@@ -360,7 +373,7 @@ mod tests {
         cache.write(&key(1), b"x");
         assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o700);
         let link = home.path().join("link");
-        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        symlink(&folder, &link).unwrap();
         assert!(Cache::new(link).read(&key(1)).is_none());
     }
 

@@ -17,6 +17,9 @@ const PIECE: usize = 1024;
 /// Pieces that are rendered together, for each thread.
 const PIECES_PER_THREAD: usize = 2;
 
+/// Time for which no progress is shown.
+const UNSEEN: Duration = Duration::from_secs(1);
+
 /// Open `target` for writing, `-` and nothing being standard output.
 pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
     match target {
@@ -75,18 +78,24 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(closed)
 }
 
-/// A progress bar on standard error, seen on a terminal only and only when the work takes a while.
+/// A progress bar on standard error, seen on a terminal only, and only when the work takes more than a second.
 pub fn progress(label: &'static str, steps: usize, quiet: bool) -> ProgressBar {
     if quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar =
-        ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr_with_hz(10));
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::hidden());
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}") {
         bar.set_style(style);
     }
     bar.set_message(label);
-    bar.enable_steady_tick(Duration::from_millis(500));
+    let later = bar.clone();
+    thread::spawn(move || {
+        thread::sleep(UNSEEN);
+        if !later.is_finished() {
+            later.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+            later.enable_steady_tick(Duration::from_millis(500));
+        }
+    });
     bar
 }
 

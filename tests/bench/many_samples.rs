@@ -111,8 +111,10 @@ impl Workload {
 
     /// The stack of a sample: some are met much more often than others.
     fn choose(sample: u64) -> u64 {
-        let unit = (mix(sample ^ 0x5eed) >> 11) as f64 / (1u64 << 53) as f64;
-        ((unit * unit * unit * STACKS as f64) as u64).min(STACKS - 1)
+        // The third power of an even number in 0..1, in 32 bits.
+        let even = mix(sample ^ 0x5eed) >> 32;
+        let cube = (((even * even) >> 32) * even) >> 32;
+        ((cube * STACKS) >> 32).min(STACKS - 1)
     }
 }
 
@@ -147,6 +149,66 @@ impl Archive {
         self.writer
             .write(&Record::Batch(done), self.counters)
             .unwrap();
+    }
+
+    fn tables(&mut self, workload: &Workload) {
+        self.batch.modules.clone_from(&workload.modules);
+        for pid in (0..PIDS).map(|number| 1000 + number * 10) {
+            let comm = format!("server-{pid}");
+            self.batch.processes.push(Process {
+                pid,
+                comm: comm.clone(),
+                ..Process::default()
+            });
+            self.batch.threads.extend((pid..pid + 4).map(|tid| Thread {
+                pid,
+                tid,
+                comm: comm.clone(),
+                ..Thread::default()
+            }));
+        }
+        self.flush();
+        for kind in [FrameKind::UserCaller, FrameKind::UserLeaf] {
+            for function in &workload.functions {
+                let (module, offset) = (ModuleIndex(function.module), FileOffset(function.offset));
+                let address = Addr(base(function.module) + function.offset);
+                self.batch.frames.push(Frame {
+                    kind,
+                    address,
+                    module,
+                    offset,
+                });
+                self.next_frame += 1;
+                if self.batch.frames.len() == ROWS {
+                    self.flush();
+                }
+            }
+        }
+    }
+
+    fn samples(&mut self, workload: &Workload, samples: u64) {
+        for number in 0..samples {
+            let user = self.stack(workload, Workload::choose(number));
+            let (pid, tid) = thread_of(number);
+            let id = StackId(number + 1);
+            self.batch.samples.push(Sample {
+                id,
+                owner: id,
+                time_ns: number * STEP_NS,
+                cpu: u32::try_from(number % 2).unwrap(),
+                pid,
+                tid,
+                weight: STEP_NS,
+                state: State::Complete,
+                user,
+                kernel: StackIndex::NONE,
+                ..Sample::default()
+            });
+            if self.batch.samples.len().max(self.batch.stacks.len()) >= ROWS {
+                self.flush();
+            }
+        }
+        self.flush();
     }
 
     fn stack(&mut self, workload: &Workload, stack: u64) -> StackIndex {
@@ -204,63 +266,8 @@ fn write_archive(path: &str, workload: &Workload, samples: u64) {
         .writer
         .write(&Record::Recording(recording), Counters::default())
         .unwrap();
-    archive.batch.modules.clone_from(&workload.modules);
-    for pid in (0..PIDS).map(|number| 1000 + number * 10) {
-        let comm = format!("server-{pid}");
-        archive.batch.processes.push(Process {
-            pid,
-            comm: comm.clone(),
-            ..Process::default()
-        });
-        archive
-            .batch
-            .threads
-            .extend((pid..pid + 4).map(|tid| Thread {
-                pid,
-                tid,
-                comm: comm.clone(),
-                ..Thread::default()
-            }));
-    }
-    archive.flush();
-    for kind in [FrameKind::UserCaller, FrameKind::UserLeaf] {
-        for function in &workload.functions {
-            let (module, offset) = (ModuleIndex(function.module), FileOffset(function.offset));
-            let address = Addr(base(function.module) + function.offset);
-            archive.batch.frames.push(Frame {
-                kind,
-                address,
-                module,
-                offset,
-            });
-            archive.next_frame += 1;
-            if archive.batch.frames.len() == ROWS {
-                archive.flush();
-            }
-        }
-    }
-    for number in 0..samples {
-        let user = archive.stack(workload, Workload::choose(number));
-        let (pid, tid) = thread_of(number);
-        let id = StackId(number + 1);
-        archive.batch.samples.push(Sample {
-            id,
-            owner: id,
-            time_ns: number * STEP_NS,
-            cpu: u32::try_from(number % 2).unwrap(),
-            pid,
-            tid,
-            weight: STEP_NS,
-            state: State::Complete,
-            user,
-            kernel: StackIndex::NONE,
-            ..Sample::default()
-        });
-        if archive.batch.samples.len().max(archive.batch.stacks.len()) >= ROWS {
-            archive.flush();
-        }
-    }
-    archive.flush();
+    archive.tables(workload);
+    archive.samples(workload, samples);
     let mut states = [0; 8];
     states[State::Complete as usize] = samples;
     let end = End {
@@ -278,41 +285,41 @@ fn write_archive(path: &str, workload: &Workload, samples: u64) {
 }
 
 /// Bytes of `perf_event_attr`, of its first version with all that is set here.
-const ATTR: u64 = 64;
+const ATTR: usize = 64;
 /// Bytes of the file's header.
-const HEADER: u64 = 104;
+const HEADER: usize = 104;
+
+fn record(out: &mut BufWriter<File>, kind: u32, misc: u16, body: &[u8]) {
+    out.write_all(&kind.to_le_bytes()).unwrap();
+    out.write_all(&misc.to_le_bytes()).unwrap();
+    let length = u16::try_from(body.len() + 8).unwrap();
+    out.write_all(&length.to_le_bytes()).unwrap();
+    out.write_all(body).unwrap();
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize((bytes.len() + 1).next_multiple_of(8), 0);
+    bytes
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
 
 /// A perf.data with one event, and nothing that its readers can do without.
 fn write_perf(path: &str, workload: &Workload, samples: u64) {
     let mut out = BufWriter::new(File::create(path).unwrap());
-    out.write_all(&[0; HEADER as usize]).unwrap();
-    let mut attr = vec![0u8; ATTR as usize];
+    out.write_all(&[0; HEADER]).unwrap();
+    let mut attr = vec![0u8; ATTR];
     attr[0..4].copy_from_slice(&1u32.to_le_bytes()); // PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK (0)
-    attr[4..8].copy_from_slice(&(ATTR as u32).to_le_bytes());
+    attr[4..8].copy_from_slice(&64u32.to_le_bytes());
     attr[16..24].copy_from_slice(&STEP_NS.to_le_bytes());
     // IP, TID, TIME, CALLCHAIN, PERIOD.
     attr[24..32].copy_from_slice(&(1u64 | 2 | 4 | 0x20 | 0x100).to_le_bytes());
     out.write_all(&attr).unwrap();
     out.write_all(&[0; 16]).unwrap(); // its IDs: none
-    let start = HEADER + ATTR + 16;
-    let record = |out: &mut BufWriter<File>, kind: u32, misc: u16, body: &[u8]| {
-        out.write_all(&kind.to_le_bytes()).unwrap();
-        out.write_all(&misc.to_le_bytes()).unwrap();
-        out.write_all(&u16::try_from(body.len() + 8).unwrap().to_le_bytes())
-            .unwrap();
-        out.write_all(body).unwrap();
-    };
-    let text = |text: &str| {
-        let mut bytes = text.as_bytes().to_vec();
-        bytes.resize((bytes.len() + 1).next_multiple_of(8), 0);
-        bytes
-    };
-    let words = |words: &[u64]| {
-        words
-            .iter()
-            .flat_map(|word| word.to_le_bytes())
-            .collect::<Vec<u8>>()
-    };
+    let start = (HEADER + ATTR + 16) as u64;
     for pid in (0..PIDS).map(|number| 1000 + number * 10) {
         let id = [pid.to_le_bytes(), pid.to_le_bytes()].concat();
         record(
@@ -353,20 +360,8 @@ fn write_perf(path: &str, workload: &Workload, samples: u64) {
     let size = out.stream_position().unwrap() - start;
     out.seek(SeekFrom::Start(0)).unwrap();
     out.write_all(b"PERFILE2").unwrap();
-    let rest = [
-        HEADER,
-        ATTR + 16,
-        HEADER,
-        ATTR + 16,
-        start,
-        size,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ];
+    let (header, attr) = (HEADER as u64, ATTR as u64 + 16);
+    let rest = [header, attr, header, attr, start, size, 0, 0, 0, 0, 0, 0];
     out.write_all(&words(&rest)).unwrap();
     out.flush().unwrap();
 }

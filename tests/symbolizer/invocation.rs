@@ -219,6 +219,33 @@ fn any_number_of_threads() {
     assert!(one == run("2") && one == run("7"));
 }
 
+/// Check that a terminal sees progress once the work takes more than a second, and nothing before; and that a pipe never
+/// does.
+#[test]
+fn progress_on_a_terminal() {
+    let program = env!("CARGO_BIN_EXE_rawstack");
+    let on_terminal = |wait: &str| {
+        let command = format!(
+            "(sleep {wait}; cat golden.rawstack) | {program} report --no-cache - >/dev/null"
+        );
+        let seen = folder().join(format!("typescript-{wait}"));
+        let mut script = Command::new("script");
+        script
+            .args(["-qec", &command])
+            .arg(&seen)
+            .current_dir(folder());
+        let status = script
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success());
+        fs::read_to_string(seen).unwrap()
+    };
+    assert!(on_terminal("1.7").contains("reading"));
+    assert!(!on_terminal("0").contains("reading"));
+}
+
 /// Check that numbers which come through a pipe are answered while it is open.
 #[test]
 fn answers_while_the_pipe_is_open() {

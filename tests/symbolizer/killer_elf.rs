@@ -100,7 +100,7 @@ impl Elf {
     /// The file.
     pub(crate) fn bytes(self) -> Vec<u8> {
         let mut bytes = vec![0u8; usize::try_from(TEXT_AT + TEXT_SIZE).unwrap()];
-        let mut headers: Vec<[u64; 9]> = vec![[0; 9]];
+        let mut headers: Vec<Header> = vec![[0; 9]];
         let mut section_names = vec![0u8];
         let mut name = |text: &str| {
             let at = size(section_names.len());
@@ -108,7 +108,6 @@ impl Elf {
             section_names.push(0);
             at
         };
-        // Name, type, flags, address, offset, size, link, information, entry size.
         headers.push([name(".text"), 1, 6, TEXT, TEXT_AT, TEXT_SIZE, 0, 0, 0]);
         let symbols = self.table_size.unwrap_or(size(self.symbols.len()));
         headers.push([
@@ -160,33 +159,36 @@ impl Elf {
         bytes.extend(&section_names);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let table = size(bytes.len());
-        for [
-            name,
-            kind,
-            flags,
-            address,
-            offset,
-            length,
-            link,
-            info,
-            entry,
-        ] in &headers
-        {
-            let narrow = |number: &u64| u32::try_from(*number).unwrap().to_le_bytes();
-            bytes.extend([narrow(name), narrow(kind)].concat());
-            bytes.extend(
-                [flags, address, offset, length]
-                    .iter()
-                    .flat_map(|number| number.to_le_bytes()),
-            );
-            bytes.extend([narrow(link), narrow(info)].concat());
-            bytes.extend([1u64.to_le_bytes(), entry.to_le_bytes()].concat());
-        }
+        bytes.extend(headers.iter().flat_map(section_header));
         let count = u16::try_from(headers.len()).unwrap();
         bytes[..64].copy_from_slice(&file_header(table, count));
         bytes[64..120].copy_from_slice(&code_segment());
         bytes
     }
+}
+
+/// Name, type, flags, address, offset, size, link, information, entry size.
+type Header = [u64; 9];
+
+fn section_header(header: &Header) -> Vec<u8> {
+    let [
+        name,
+        kind,
+        flags,
+        address,
+        offset,
+        length,
+        link,
+        info,
+        entry,
+    ] = header;
+    let narrow = |number: &u64| u32::try_from(*number).unwrap().to_le_bytes();
+    let wide = |number: &u64| number.to_le_bytes();
+    let mut bytes = [narrow(name), narrow(kind)].concat();
+    bytes.extend([flags, address, offset, length].map(wide).concat());
+    bytes.extend([narrow(link), narrow(info)].concat());
+    bytes.extend([&1, entry].map(wide).concat());
+    bytes
 }
 
 fn file_header(table: u64, count: u16) -> Vec<u8> {
@@ -219,6 +221,9 @@ fn code_segment() -> Vec<u8> {
         .collect()
 }
 
+/// Code, tag, whether it has children, names and forms of attributes.
+type Row = (u64, u64, u8, &'static [(u64, u64)]);
+
 /// The table of abbreviations: that of [`Dwarf`], or any bytes.
 pub(crate) struct Abbreviations(Vec<u8>);
 
@@ -230,7 +235,7 @@ impl Abbreviations {
     /// 1 unit with lines, 12 without, 2 function, 3 inlined, 4 block, 5 declaration, 6 function that refers, 7 indirect, 8 function with a
     /// sibling, 9 function with ranges, 10 and 11 function and inlined with a name elsewhere.
     fn usual() -> Self {
-        let rows: [(u64, u64, u8, &[(u64, u64)]); 12] = [
+        let rows: [Row; 12] = [
             (1, 0x11, 1, &[(0x11, 1), (0x12, 7), (0x10, 0x17)]),
             (2, 0x2e, 1, &[(3, 8), (0x11, 1), (0x12, 7)]),
             (3, 0x1d, 1, &[(0x11, 1), (0x12, 0xb)]),

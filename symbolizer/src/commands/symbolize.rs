@@ -158,7 +158,9 @@ impl Namer<'_> {
             offsets,
             kernel: &KernelSymbolTable::default(),
         }];
-        let (symbols, answered) = self.symbolizer.resolve(&query, &|| ());
+        let bar = output::progress("resolving", query.len(), self.args.output.quiet);
+        let (symbols, answered) = self.symbolizer.resolve(&query, &|| bar.inc(1));
+        bar.finish_and_clear();
         (symbols, answered.into_iter().next().unwrap_or_default())
     }
 

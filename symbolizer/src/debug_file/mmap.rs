@@ -84,6 +84,8 @@ impl fmt::Debug for FileBytes {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     /// Check that bytes which were let go of are the same when they are read again, and that foreign ones are left alone.
@@ -93,7 +95,7 @@ mod tests {
         let content: Vec<u8> = (0..300_000u32)
             .map(|number| number.to_le_bytes()[1])
             .collect();
-        std::io::Write::write_all(&mut file, &content).unwrap();
+        file.write_all(&content).unwrap();
         let bytes = FileBytes::open(file.path()).unwrap();
         assert!(*bytes == content[..]);
         bytes.release(&bytes[70_001..200_000]);

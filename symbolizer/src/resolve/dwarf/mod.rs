@@ -14,6 +14,7 @@ mod plan;
 mod program;
 mod sections;
 mod split;
+mod tables;
 mod text;
 mod units;
 mod visit;
@@ -151,11 +152,8 @@ pub(super) fn resolve<'a>(
         answers: vec![Answer::default(); wanted.len()],
         ..Answers::default()
     };
-    let units = Units::parse_with(sections.borrow(), companions.alternate.as_ref(), code);
-    // The headers lie all over the entries.
-    if let Some(entries) = units.entries(0, units.len().saturating_sub(1)) {
-        sections.release(entries);
-    }
+    let units = Units::parse_with(sections.borrow(), companions.alternate.as_ref(), code)
+        .releasing(sections);
     let pieces = companions.pieces();
     let mut tried: Vec<Vec<u32>> = vec![Vec::new(); units.len()];
     // The quick table first; the units' own ranges for what it does not know, or was wrong about.
@@ -182,7 +180,9 @@ pub(super) fn resolve<'a>(
                     (*unit, indices.clone(), found.flatten())
                 });
                 let found: Vec<Visited<'a>> = found.collect();
-                release_batch(sections, &units, &batch);
+                if let Some(((first, _), (last, _))) = batch.first().zip(batch.last()) {
+                    units.release(*first, *last);
+                }
                 found
             })
             .collect();
@@ -220,15 +220,6 @@ fn batches(units: &Units<'_, '_>, work: Vec<(usize, Vec<u32>)>) -> Vec<Vec<(usiz
     }
     batches.sort_by_key(|(size, _)| Reverse(size / (8 * BATCH)));
     batches.into_iter().map(|(_, batch)| batch).collect()
-}
-
-/// Let go of the memory that the entries of a batch were read from.
-fn release_batch(sections: &DwarfSections<'_>, units: &Units<'_, '_>, batch: &[(usize, Vec<u32>)]) {
-    let ends = batch.first().zip(batch.last());
-    let entries = ends.and_then(|((first, _), (last, _))| units.entries(*first, *last));
-    if let Some(entries) = entries {
-        sections.release(entries);
-    }
 }
 
 /// What of `placed` was not tried before; it counts as tried then.

@@ -40,7 +40,7 @@ pub(super) fn find_rows<'a>(
         },
     };
     // What was found before a damaged instruction counts.
-    let _ = run.to_end(budget);
+    let _ = run.run(budget);
     run.rows.places
 }
 
@@ -155,7 +155,7 @@ struct Run<'r, 'a, 'c> {
 }
 
 impl Run<'_, '_, '_> {
-    fn to_end(&mut self, budget: &Budget) -> Option<()> {
+    fn run(&mut self, budget: &Budget) -> Option<()> {
         let mut until_check = INSTRUCTIONS_PER_CHECK;
         while let Some(opcode) = self.bytes.byte() {
             if opcode >= self.machine.opcode_base {

@@ -2,20 +2,20 @@
 
 use std::iter;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock};
 
-use foldhash::HashMap;
 use gimli::{
-    Abbreviations, AttributeValue, DebugAbbrevOffset, DebugInfoOffset, Dwarf, Reader, Section,
-    Unit, UnitHeader, UnitType, constants,
+    Abbreviations, AttributeValue, DebugInfoOffset, Dwarf, Reader, Section, Unit, UnitHeader,
+    UnitType, constants,
 };
 use rayon::prelude::*;
 
 use super::Slice;
-use super::limits::{abbreviations_length, is_line_header_sane};
+use super::limits::is_line_header_sane;
 use super::sections::DwarfSections;
+use super::tables::Tables;
 use crate::resolve::file_offset::Svma;
 
 /// Where ranges of units are taken from.
@@ -33,20 +33,20 @@ const MAX_UNITS: usize = 1 << 20;
 const MAX_RANGES: usize = 1 << 24;
 /// The same, however little there is to read.
 const FREE_RANGES: usize = 1 << 16;
-/// Bytes of abbreviations that may be parsed beyond four times what there is.
-const FREE_TABLES: usize = 1 << 20;
+/// Units whose roots are read before their pages are let go of.
+const UNITS_PER_RELEASE: usize = 64;
 /// Steps out of ranges that lie within each other.
 const MAX_OVERLAP: usize = 64;
 
 /// The units of a module.
 pub(super) struct Units<'a, 'c> {
     pub(super) dwarf: Dwarf<Slice<'a>>,
-    /// Tables of abbreviations that several units share, by their places, parsed when first needed.
-    shared: HashMap<usize, OnceLock<Option<Arc<Abbreviations>>>>,
-    /// Bytes of such tables that may still be parsed: a file may state a place in one table for each of its units.
-    abbreviations_left: AtomicUsize,
+    /// Their tables of abbreviations.
+    tables: Tables,
     /// Whether a unit could not be parsed.
     unreadable: AtomicBool,
+    /// Where the entries were read from, to let go of them.
+    sections: Option<&'a DwarfSections<'a>>,
     code: &'c [Range<u64>],
     headers: Vec<UnitHeader<Slice<'a>>>,
     /// The units of the alternate file, which several modules share.
@@ -74,14 +74,12 @@ impl<'a, 'c> Units<'a, 'c> {
             headers.push(header);
         }
         let referred = headers.iter().map(|_| OnceLock::new()).collect();
-        let tables = dwarf.debug_abbrev.reader().len();
+        let dwarf_tables = dwarf.debug_abbrev.reader().len();
         Self {
             dwarf,
-            shared: shared_tables(&headers),
+            tables: Tables::of(&headers, dwarf_tables),
             unreadable: AtomicBool::new(false),
-            abbreviations_left: AtomicUsize::new(
-                FREE_TABLES.saturating_add(tables.saturating_mul(4)),
-            ),
+            sections: None,
             code,
             headers,
             alternate: None,
@@ -101,6 +99,23 @@ impl<'a, 'c> Units<'a, 'c> {
         Self {
             alternate: alternate.map(|other| Box::new(Self::parse(other.borrow(), code))),
             ..Self::parse(dwarf, code)
+        }
+    }
+
+    /// The same, letting go of the pages of entries once they are read: the headers lie all over them.
+    pub(super) fn releasing(self, sections: &'a DwarfSections<'a>) -> Self {
+        let units = Self {
+            sections: Some(sections),
+            ..self
+        };
+        units.release(0, units.len().saturating_sub(1));
+        units
+    }
+
+    /// Let go of the pages that hold the entries of the units from `first` to `last`.
+    pub(super) fn release(&self, first: usize, last: usize) {
+        if let (Some(sections), Some(entries)) = (self.sections, self.entries(first, last)) {
+            sections.release(entries);
         }
     }
 
@@ -125,7 +140,7 @@ impl<'a, 'c> Units<'a, 'c> {
     }
 
     /// Bytes of the entries of the units from `first` to `last`.
-    pub(super) fn entries(&self, first: usize, last: usize) -> Option<&'a [u8]> {
+    fn entries(&self, first: usize, last: usize) -> Option<&'a [u8]> {
         let start = self.headers.get(first)?.debug_info_offset()?.0;
         let header = self.headers.get(last)?;
         let end = header
@@ -151,30 +166,13 @@ impl<'a, 'c> Units<'a, 'c> {
 
     fn try_open(&self, unit: usize) -> Option<Unit<Slice<'a>>> {
         let header = *self.headers.get(unit)?;
-        let abbreviations = self.abbreviations(header.debug_abbrev_offset())?;
+        let offset = header.debug_abbrev_offset();
+        let abbreviations = self.tables.get(&self.dwarf, offset)?;
         let program = line_program(&header, &abbreviations);
         program
             .is_none_or(|program| is_line_header_sane(&self.dwarf, program))
             .then_some(())?;
         Unit::new_with_abbreviations(&self.dwarf, header, abbreviations).ok()
-    }
-
-    fn abbreviations(&self, offset: DebugAbbrevOffset) -> Option<Arc<Abbreviations>> {
-        let parse = || {
-            let left = self.abbreviations_left.load(Relaxed);
-            let length = abbreviations_length(&self.dwarf, offset.0, left);
-            // What has no end within what is left takes all of it.
-            let taken = length.unwrap_or(left);
-            let take = |left: usize| Some(left.saturating_sub(taken));
-            let _ = self.abbreviations_left.fetch_update(Relaxed, Relaxed, take);
-            length?;
-            let table = self.dwarf.debug_abbrev.abbreviations(offset).ok()?;
-            Some(Arc::new(table))
-        };
-        match self.shared.get(&offset.0) {
-            Some(table) => table.get_or_init(parse).clone(),
-            None => parse(),
-        }
     }
 
     /// The unit that holds `offset` and the place in it, for references across units.
@@ -299,11 +297,16 @@ impl<'a, 'c> Units<'a, 'c> {
             }
             Some(claims)
         };
-        (0..self.len())
-            .into_par_iter()
-            .filter_map(of_unit)
-            .flatten_iter()
-            .collect()
+        let groups: Vec<Range<usize>> = (0..self.len())
+            .step_by(UNITS_PER_RELEASE)
+            .map(|first| first..self.len().min(first + UNITS_PER_RELEASE))
+            .collect();
+        let of_group = |group: Range<usize>| {
+            let claims: Vec<Claim> = group.clone().filter_map(of_unit).flatten().collect();
+            self.release(group.start, group.end.saturating_sub(1));
+            claims
+        };
+        groups.into_par_iter().flat_map_iter(of_group).collect()
     }
 
     /// Keep a range that is of code; `false` once there are too many.
@@ -330,20 +333,6 @@ impl<'a, 'c> Units<'a, 'c> {
         }
         true
     }
-}
-
-/// Room for the tables of abbreviations that several units of `headers` share.
-fn shared_tables(
-    headers: &[UnitHeader<Slice<'_>>],
-) -> HashMap<usize, OnceLock<Option<Arc<Abbreviations>>>> {
-    let mut offsets: Vec<usize> = headers
-        .iter()
-        .map(|header| header.debug_abbrev_offset().0)
-        .collect();
-    offsets.sort_unstable();
-    let pairs = offsets.iter().zip(offsets.iter().skip(1));
-    let shared = pairs.filter(|(one, next)| one == next);
-    shared.map(|(&one, _)| (one, OnceLock::new())).collect()
 }
 
 /// Where the root entry says that the unit's line program is.

@@ -295,7 +295,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             .filter(|&id| id != NONE)?;
         let hits = mem::take(&mut self.hits);
         let mut used = false;
-        let mut window = usize::MAX..0;
+        let mut window = None;
         for index in hits.iter().cloned().flatten() {
             self.grants_left = self.grants_left.checked_sub(1)?;
             let held = self.innermost.get(index).copied().unwrap_or(NONE);
@@ -305,7 +305,8 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             {
                 *slot = id;
                 used = true;
-                window = window.start.min(index)..window.end.max(index + 1);
+                let Range { start, end } = window.unwrap_or(index..index);
+                window = Some(start.min(index)..end.max(index + 1));
             }
         }
         if used {
@@ -313,7 +314,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             self.open.extend(depth.map(|depth| Open {
                 depth,
                 node: id,
-                window,
+                window: window.unwrap_or_default(),
             }));
         }
         self.hits = hits;
