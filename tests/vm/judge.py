@@ -13,6 +13,10 @@ from machine import Outcome
 # The share of the samples that must hold each function of the workload which is always on its stack.
 SHARE = 0.95
 ALWAYS = ("main", "outermost", "middle")
+# The same where middle() is probed: a tick while the kernel deals with the probe finds the function without its frame,
+# through which its caller would be found, or left already. On a slow machine that is some of the time.
+SHARE_PROBED = 0.9
+ALWAYS_PROBED = ("main", "outermost")
 FEWEST_SAMPLES = 300
 # A refusal takes no longer in the machine, in hundredths of a second.
 SLOWEST_REFUSAL = 100
@@ -73,15 +77,16 @@ def recording(outcome: Outcome, name: str, mode: str, folder: Path, rawstack: Ra
     return path, info
 
 
-def share_known(path: Path, rawstack: Rawstack, always: tuple[str, ...] = ALWAYS) -> float:
-    """Check that each sample's functions have names, in both halves; the least share of those that `always` run."""
+def share_known(path: Path, rawstack: Rawstack, probed: bool = False) -> float:
+    """Check that each sample's functions have names, in both halves; the least share of those that always run."""
+    always, enough = (ALWAYS_PROBED, SHARE_PROBED) if probed else (ALWAYS, SHARE)
     report = json.loads(rawstack("report", "--json", "--event", "cpu-clock", "--symbol-dir", rawstack.symbols, path))
     totals = {(row["module"], row["name"]): row["total"] for row in report["rows"]}
     in_kernel = totals.get(("[kernel]", "vfs_read"), 0)
     reading = totals.get(("/bin/work", "read_zeroes"), 0)
     check(0 < in_kernel <= reading, f"vfs_read has {in_kernel} of the {reading} ns of read_zeroes, which calls it")
     share, name = min((totals.get(("/bin/work", name), 0) / report["total"], name) for name in always)
-    check(share >= SHARE, f"{name} is in {share:.1%} of the samples, not in {SHARE:.0%}")
+    check(share >= enough, f"{name} is in {share:.1%} of the samples, not in {enough:.0%}")
     return share
 
 
@@ -104,8 +109,7 @@ def events(outcome: Outcome, mode: str, folder: Path, rawstack: Rawstack) -> Non
     reads = sums["raw_syscalls:sys_enter"]
     # From 6.11 on, what a uretprobe returns to makes a system call, too.
     check(64 * turns <= reads <= 65 * turns + 200, f"events: {reads} system calls in {turns} turns")
-    # While the return is being dealt with, which takes long on a slow machine, the function has been left.
-    share_known(path, rawstack, ("main", "outermost"))
+    share_known(path, rawstack, probed=True)
     modules = [module["path"] for module in info["modules"]]
     check("[uprobes]" not in modules, "events: the trampoline of uretprobes in a stack")
 
