@@ -311,6 +311,15 @@ impl Dwarf {
         self.covers();
     }
 
+    /// The same for `size` bytes at `start`.
+    pub(crate) fn function_in(&mut self, name: &str, start: u64, size: u64) {
+        self.info.push(2);
+        self.info.extend(name.as_bytes());
+        self.info.push(0);
+        self.info.extend(start.to_le_bytes());
+        self.info.extend(size.to_le_bytes());
+    }
+
     /// The same with its name in `.debug_str`.
     pub(crate) fn function_at(&mut self, name: u32) {
         self.info.push(10);

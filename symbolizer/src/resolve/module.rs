@@ -20,9 +20,9 @@ use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::ModuleFiles;
 use crate::text::{ByteTable, StringId, clean_bytes};
 
-/// Time for the debug information of one module, however small; then its symbols answer for the rest. A whole unit of
-/// a large program takes a tenth of a second.
-const MODULE_TIME: Duration = Duration::from_secs(3);
+/// Time for the debug information of one module, however small, on however busy a machine; then its symbols answer for
+/// the rest. A whole unit of a large program takes a tenth of a second.
+const MODULE_TIME: Duration = Duration::from_secs(10);
 /// Bytes of entries that give it one more second: a thirtieth of what they take on a slow machine.
 const BYTES_PER_SECOND: u64 = 4 << 20;
 
