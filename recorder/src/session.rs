@@ -160,7 +160,8 @@ impl Session<'_> {
         let deadline = self.options.duration.map(|duration| start + duration);
         loop {
             let due = written + WRITE_INTERVAL;
-            let until = deadline.map_or(due, |deadline| due.min(deadline));
+            let until = [Some(due), deadline, self.jit.next_turn()];
+            let until = until.into_iter().flatten().min().unwrap_or(due);
             waker.wait(until.saturating_duration_since(Instant::now()));
             let is_last_run = self.mind_runs(runs)?;
             self.turn()?;

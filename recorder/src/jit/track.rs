@@ -11,7 +11,7 @@ use crate::process::JitProgram;
 
 /// How soon a file is read again when its process ran since: an address may hold another function by now, and between
 /// two readings nobody can tell when that came.
-const AGAIN: Duration = Duration::from_millis(200);
+pub(super) const AGAIN: Duration = Duration::from_millis(200);
 /// Bytes of one piece: fits a chunk.
 const PIECE: usize = 256 << 10;
 /// Length up to which a perf map is read, and a jitdump.

@@ -9,13 +9,17 @@ use rawstack_format::record::{JitMap, Record};
 
 use super::counts::JitCounts;
 use super::request::{Refusal, Source};
-use super::track::Track;
+use super::track::{AGAIN, Track};
 use super::worker::{Answer, Worker};
 use crate::helper::{Helper, JitReader};
 use crate::process::{JitChange, JitProgram, Processes};
 
 /// How long a piece may take to come. Whoever reads has a deadline of its own, far below.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer usually takes.
+const ANSWER: Duration = Duration::from_millis(20);
+/// How long a program counts as running after it was seen to.
+const AWAKE: Duration = Duration::from_secs(2);
 /// How long all that is left may take at the end.
 const LAST: Duration = Duration::from_secs(1);
 /// Bytes that are kept of all files.
@@ -88,6 +92,19 @@ impl Tracker {
         self.take_answers(now, &mut records);
         self.ask(now);
         records
+    }
+
+    /// When to take the next [`turn`](Self::turn), so that what is read is not much older than the samples it names; `None`
+    /// where no code of that sort runs.
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
+        let now = Instant::now();
+        if self.running.is_some() || !self.queue.is_empty() {
+            return Some(now + ANSWER);
+        }
+        let is_awake = |tracked: &Tracked| now.duration_since(tracked.ran) < AWAKE;
+        let mut awake = self.tracked.values().filter(|tracked| is_awake(tracked));
+        let reads = |tracked: &Tracked| tracked.tracks.iter().any(|track| !track.is_done);
+        awake.any(reads).then(|| now + AGAIN)
     }
 
     /// Read everything once more, for a second at most.
