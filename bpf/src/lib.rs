@@ -7,6 +7,7 @@
 mod counter;
 mod error;
 mod event;
+mod heap;
 mod join;
 mod kernel;
 mod mapped_array;
@@ -23,6 +24,7 @@ mod targets;
 pub use counter::{PerfEvent, is_available};
 pub use error::{Error, Result};
 pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
+pub use heap::share_heap;
 pub use join::{Items, Join};
 pub use kernel::{can_defer, counts_locked_memory, hooking_needs_bpf, lockdown, tracepoints};
 pub use off_cpu::OffCpu;

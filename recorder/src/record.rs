@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus};
+use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus, share_heap};
 use rawstack_format::Counters;
 use rawstack_format::record::{Mode, Recording};
 use rustix::param::page_size;
@@ -72,6 +72,7 @@ pub fn record(options: &Options) -> Result<Summary> {
     if is_single && options.output.symlink_metadata().is_ok() && !options.force {
         return Err(Error::Exists(options.output.clone()));
     }
+    share_heap();
     check_place(options)?;
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
     let helper = Helper::start()?;
