@@ -11,6 +11,7 @@ mod hostile;
 mod invocation;
 mod kernel;
 mod killer_elf;
+mod killer_sections;
 mod killers;
 mod offline;
 mod oracle;

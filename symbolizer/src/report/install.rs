@@ -112,7 +112,7 @@ mod tests {
         );
         assert!(of(libc, "openSUSE Leap").contains("debuginfo(build-id)=abcdef"));
         assert!(of(libc, "").contains("--debuginfod"));
-        assert!(of("/home/me/server", "Debian").contains("--symbol-dir"));
+        assert!(of("/srv/me/server", "Debian").contains("--symbol-dir"));
         assert!(of("[kernel]", "Ubuntu 24.04").contains("linux-image-6.1.0-dbgsym"));
         let mut whole = module(libc, "");
         whole.files.push(FoundFile {
