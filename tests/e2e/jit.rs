@@ -303,7 +303,7 @@ fn node_perf_map() {
     ];
     let functions = [
         ("outerLoop", 60.0),
-        ("middleStep", 50.0),
+        ("middleStep", 40.0),
         ("innerWork", 0.1),
     ];
     check_interpreter(&["-F", "997"], &command, &functions);
@@ -321,7 +321,7 @@ fn node_jitdump() {
         text(&program),
         "2",
     ];
-    let functions = [("outerLoop", 60.0), ("middleStep", 50.0)];
+    let functions = [("outerLoop", 50.0), ("middleStep", 40.0)];
     let recording = check_interpreter(&["-F", "997"], &command, &functions);
     let maps = &recording.info.jit_maps;
     assert!(
