@@ -156,6 +156,16 @@ impl Archive {
         });
     }
 
+    /// Add a sample of process 1's only thread, with this user half and no other.
+    pub(crate) fn user_sample(&mut self, user: StackIndex) {
+        self.sample(Sample {
+            pid: 1,
+            tid: 1,
+            user,
+            ..Sample::default()
+        });
+    }
+
     /// Add a sample; ID, time and what is left open are filled in.
     pub(crate) fn sample(&mut self, sample: Sample) -> StackId {
         self.next_id += 1;

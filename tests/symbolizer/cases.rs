@@ -50,7 +50,6 @@
 use std::fs;
 use std::path::Path;
 
-use rawstack_format::record::Sample;
 use rawstack_symbolizer::debug_file::elf::ElfFile;
 use serde_json::Value;
 
@@ -545,12 +544,7 @@ fn deleted_file() {
     archive.process(1, "work", "/");
     let index = archive.module(module);
     let user = archive.user_stack(index, &[start]);
-    archive.sample(Sample {
-        pid: 1,
-        tid: 1,
-        user,
-        ..Sample::default()
-    });
+    archive.user_sample(user);
     archive.write(work.path(), "a.rawstack");
     let report = succeed(work.path(), &["report", "--csv", "a.rawstack"]);
     assert!(report.contains("main,"), "{report}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use rawstack_format::id::FileOffset;
-use rawstack_format::record::{Module, Sample};
+use rawstack_format::record::Module;
 use rawstack_symbolizer::debug_file::elf::ElfFile;
 use rawstack_symbolizer::debug_file::locate::{FoundBy, ModuleFiles};
 use rawstack_symbolizer::debug_file::mmap::FileBytes;
@@ -218,12 +218,7 @@ fn hostile_paths() {
             ..archive::golden_module()
         });
         let user = archive.user_stack(module, &[0x1016]);
-        archive.sample(Sample {
-            pid: 1,
-            tid: 1,
-            user,
-            ..Sample::default()
-        });
+        archive.user_sample(user);
     }
     archive.write(folder.path(), "a.rawstack");
     let out = succeed(

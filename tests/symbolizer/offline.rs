@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rawstack_format::id::BuildId;
-use rawstack_format::record::{Module, Sample};
+use rawstack_format::record::Module;
 use rawstack_symbolizer::debug_file::elf::ElfFile;
 
 use super::archive::Archive;
@@ -48,12 +48,7 @@ fn archive_of(path: &Path, step: usize) -> Archive {
     let module = archive.module(recorded(path));
     for offset in text_offsets(path, step) {
         let user = archive.user_stack(module, &[offset]);
-        archive.sample(Sample {
-            pid: 1,
-            tid: 1,
-            user,
-            ..Sample::default()
-        });
+        archive.user_sample(user);
     }
     archive
 }
@@ -187,12 +182,7 @@ fn places_of_debug_files() {
     archive.process(1, "golden", "/");
     let module = archive.module(super::archive::golden_module());
     let user = archive.user_stack(module, &[0x1016, 0x105f, 0x10a3]);
-    archive.sample(Sample {
-        pid: 1,
-        tid: 1,
-        user,
-        ..Sample::default()
-    });
+    archive.user_sample(user);
     archive.write(work.path(), "a.rawstack");
     let report = |folder: &str| {
         succeed(

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rawstack_format::id::BuildId;
-use rawstack_format::record::{Module, Sample};
+use rawstack_format::record::Module;
 use rawstack_symbolizer::debug_file::elf::ElfFile;
 use rawstack_symbolizer::debug_file::locate::{FoundBy, Locator, ModuleFiles, Outcome, Places};
 use serde_json::Value;
@@ -319,12 +319,7 @@ fn archive(parts: &Parts) -> u64 {
     archive.process(1, "program", "/");
     let index = archive.module(module);
     let user = archive.user_stack(index, &[main - code.vaddr + code.offset.0]);
-    archive.sample(Sample {
-        pid: 1,
-        tid: 1,
-        user,
-        ..Sample::default()
-    });
+    archive.user_sample(user);
     archive.write(parts.work.path(), "a.rawstack");
     main
 }
@@ -520,12 +515,7 @@ fn failing_servers() {
         module.build_id = BuildId::new(&[number; 20]);
         let index = archive.module(module);
         let user = archive.user_stack(index, &[0x1100]);
-        archive.sample(Sample {
-            pid: 1,
-            tid: 1,
-            user,
-            ..Sample::default()
-        });
+        archive.user_sample(user);
     }
     archive.write(parts.work.path(), "a.rawstack");
     let args = ["symbols", "--debuginfod", "a.rawstack"];

@@ -180,12 +180,7 @@ fn call_that_never_returns() {
     archive.process(1, "golden", "/");
     let module = archive.module(golden_module());
     let user = archive.user_stack(module, &[0x10aa, 0x10aa]);
-    archive.sample(Sample {
-        pid: 1,
-        tid: 1,
-        user,
-        ..Sample::default()
-    });
+    archive.user_sample(user);
     archive.write(work.path(), "a.rawstack");
     let folder = program.parent().unwrap();
     let report = succeed(
@@ -248,12 +243,7 @@ fn interrupted_by_a_signal() {
         .map(|(kind, offset)| archive.frame(kind, module, offset))
         .to_vec();
         let signalled = archive.stack(&frames);
-        archive.sample(Sample {
-            pid: 1,
-            tid: 1,
-            user: signalled,
-            ..Sample::default()
-        });
+        archive.user_sample(signalled);
         archive.write(work.path(), "a.rawstack");
         let args = [
             "dump",
@@ -304,12 +294,7 @@ fn other_build_names_nothing() {
     module.path = other.to_str().unwrap().to_owned();
     let module = archive.module(module);
     let user = archive.user_stack(module, &[0x1016]);
-    archive.sample(Sample {
-        pid: 1,
-        tid: 1,
-        user,
-        ..Sample::default()
-    });
+    archive.user_sample(user);
     archive.write(work.path(), "a.rawstack");
     let ran = rawstack(work.path(), &["report", "a.rawstack", "--csv"]);
     assert!(ran.out.contains("golden+0x1016,"), "{}", ran.out);
@@ -341,12 +326,7 @@ fn by_content_hash() {
     (module.build_id, module.content_hash) = (None, Some(hash));
     let module = archive.module(module);
     let user = archive.user_stack(module, &[0x1016]);
-    archive.sample(Sample {
-        pid: 1,
-        tid: 1,
-        user,
-        ..Sample::default()
-    });
+    archive.user_sample(user);
     archive.write(work.path(), "a.rawstack");
     let named = succeed(
         work.path(),
@@ -426,12 +406,7 @@ fn vdso_from_the_archive() {
         ..Module::default()
     });
     let user = archive.user_stack(vdso, &[0x1016]);
-    archive.sample(Sample {
-        pid: 1,
-        tid: 1,
-        user,
-        ..Sample::default()
-    });
+    archive.user_sample(user);
     archive.write(work.path(), "a.rawstack");
     let report = succeed(work.path(), &["report", "a.rawstack", "--csv"]);
     assert!(report.contains("innermost,[vdso],"), "{report}");
