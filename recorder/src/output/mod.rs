@@ -98,7 +98,7 @@ pub(crate) struct Ending {
 }
 
 impl Output {
-    /// Create the archive, or see that one could be created later.
+    /// Create the archive, unless it is made only when it is wanted. See [`check_place`] first.
     pub(crate) fn create(options: &Options, budget: &Budget, helper: &Helper) -> Result<Self> {
         let path = &options.output;
         let system_error = |action| move |error| Error::System { action, error };
@@ -134,9 +134,8 @@ impl Output {
             },
         };
         let mut disk = Disk::new(queue.clone(), maker);
-        match flight {
-            Some(_) => check_place(options)?,
-            None => disk.open().map_err(archive_error)?,
+        if flight.is_none() {
+            disk.open().map_err(archive_error)?;
         }
         let encoder = Encoder::new(WriterOptions::default().level).map_err(archive_error)?;
         // Its file is open, others are made by the helper: it needs no capability.
