@@ -26,7 +26,7 @@ pub(super) fn checks() -> Vec<Check> {
     vec![
         Check::needed("version", version),
         Check::needed("type information", type_information()),
-        Check::needed("lockdown", lockdown()),
+        Check::needed("lockdown", lockdown(rawstack_bpf::lockdown())),
         Check::wanted("deferred capture", deferred),
     ]
 }
@@ -37,12 +37,27 @@ fn type_information() -> Verdict {
     Verdict::of(File::open(BTF).map(|_| ()).map_err(why), BTF)
 }
 
-fn lockdown() -> Verdict {
-    match rawstack_bpf::lockdown() {
+/// The level, where the kernel has one.
+fn lockdown(level: Option<String>) -> Verdict {
+    match level {
         Some(level) if level == "confidentiality" => Verdict::Missing(
             "no program may read the kernel's memory; boot with lockdown=integrity or without lockdown".to_owned(),
         ),
         Some(level) => Verdict::Works(level),
         None => Verdict::Works("none".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that only the level that hides memory stands in the way.
+    #[test]
+    fn levels() {
+        let of = |level: &str| lockdown(Some(level.to_owned()));
+        assert_eq!(lockdown(None), Verdict::Works("none".to_owned()));
+        assert_eq!(of("integrity"), Verdict::Works("integrity".to_owned()));
+        assert!(matches!(of("confidentiality"), Verdict::Missing(_)));
     }
 }
