@@ -160,7 +160,9 @@ impl Session<'_> {
         let deadline = self.options.duration.map(|duration| start + duration);
         loop {
             let due = written + WRITE_INTERVAL;
-            let until = [Some(due), deadline, self.jit.next_turn()];
+            let epoch = self.output.longest_sleep();
+            let epoch = epoch.map(|sleep| Instant::now() + sleep);
+            let until = [Some(due), deadline, self.jit.next_turn(), epoch];
             let until = until.into_iter().flatten().min().unwrap_or(due);
             waker.wait(until.saturating_duration_since(Instant::now()));
             let is_last_run = self.mind_runs(runs)?;

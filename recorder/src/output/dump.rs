@@ -1,5 +1,7 @@
 //! What a flight recorder holds, written as an archive that is complete in itself.
 
+use std::time::Duration;
+
 use std::sync::Arc;
 
 use rawstack_format::record::{End, Record, Recording};
@@ -9,11 +11,20 @@ use super::{Filled, Held, Output};
 use crate::error::Result;
 use crate::totals::Totals;
 
+/// However short a flight recorder's time is.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(100);
+
 impl Output {
     /// Whether this is a flight recorder, and what it holds should be a new epoch's from `now_ns` on.
     pub(crate) fn wants_epoch(&self, now_ns: u64) -> bool {
         let flight = self.flight.as_ref();
         flight.is_some_and(|flight| flight.wants_epoch(now_ns))
+    }
+
+    /// Longest sleep with which a flight recorder's epochs are about as long as they should be.
+    pub(crate) fn longest_sleep(&self) -> Option<Duration> {
+        let part = self.flight.as_ref()?.part()?;
+        Some(part.max(SHORTEST_SLEEP))
     }
 
     /// Whether this is a flight recorder.

@@ -86,11 +86,16 @@ impl Flight {
         let Some(segment) = self.segments.back() else {
             return false;
         };
-        let is_old = |window: Duration| {
+        let is_old = |part: Duration| {
             let age = Duration::from_nanos(now_ns.saturating_sub(segment.start_ns.0));
-            age >= window / PARTS
+            age >= part
         };
-        segment.bytes >= self.max_bytes / u64::from(PARTS) || self.window.is_some_and(is_old)
+        segment.bytes >= self.max_bytes / u64::from(PARTS) || self.part().is_some_and(is_old)
+    }
+
+    /// How long an epoch goes on, where that is a matter of time.
+    pub(super) fn part(&self) -> Option<Duration> {
+        self.window.map(|window| window / PARTS)
     }
 
     /// What is held, the oldest first.
