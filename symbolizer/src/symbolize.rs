@@ -10,19 +10,19 @@ use made::wanted_functions;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::{Module, ModuleKind, State, Vdso};
 
-use crate::debug_file::elf::ElfFile;
+use crate::debug_file::elf::{ElfFile, PF_X};
 use crate::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use crate::debug_file::mmap::FileBytes;
 use crate::jit::JitSymbolId;
 use crate::profile::tree::{Jit, TreeFrame, shown_path};
-use crate::profile::{Profile, ThreadFacts};
+use crate::profile::{ModuleId, Profile, ThreadFacts};
 use crate::resolve::file_offset::lookup_offset;
 use crate::resolve::trampoline::Trampolines;
 use crate::resolve::{
     Answer, Answered, JitQuery, KernelSymbolTable, Place, Query, Symbolizer, Symbols,
     UnresolvedReason,
 };
-use crate::symbolized::{FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
+use crate::symbolized::{CodePlace, FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
 use crate::text::{StringId, clean};
 
 /// What stands for the module of a frame that belongs to none.
@@ -83,6 +83,24 @@ pub fn symbolize(
     builder.finish(profile)
 }
 
+/// Put `profile` into the form of one with names, without looking for any: each frame is its module and offset.
+pub fn leave_raw(profile: Profile) -> SymbolizedProfile {
+    let files: Vec<ModuleFiles> = profile
+        .tree
+        .modules()
+        .iter()
+        .map(|_| ModuleFiles::default())
+        .collect();
+    let mut builder = Builder {
+        raw: true,
+        ..Builder::default()
+    };
+    builder.modules(&profile, &files);
+    builder.frames(&profile);
+    builder.markers();
+    builder.finish(profile)
+}
+
 /// The vDSO has no file: its image comes with the archive.
 fn add_vdsos(profile: &Profile, files: &mut [ModuleFiles]) {
     for ((archive, module), files) in profile.tree.modules().iter().zip(files) {
@@ -133,6 +151,8 @@ struct Builder {
     offsets: Vec<Vec<FileOffset>>,
     jit: Vec<((JitSymbolId, u64), Answer)>,
     inlines: bool,
+    /// Nothing was looked for.
+    raw: bool,
     out: SymbolizedProfile,
     /// Path, short name and reasons of each module.
     shown: Vec<(StringId, String, HashMap<UnresolvedReason, u64>)>,
@@ -184,6 +204,7 @@ impl Builder {
                     .is_some_and(|module| module.damaged),
                 damage: self.answered.get(index).and_then(|module| module.damage),
                 path,
+                code: code(module),
                 ..ModuleSymbols::default()
             });
         }
@@ -203,6 +224,11 @@ impl Builder {
                 frame.address.0
             };
             self.out.addresses.push(address);
+            let in_file = frame.jit == Jit::No && frame.module != ModuleId::NONE;
+            self.out.places.push(CodePlace {
+                module: in_file.then_some(frame.module.0),
+                offset: lookup_offset(frame.offset, frame.kind).0,
+            });
         }
         let sorted = |reasons: &HashMap<UnresolvedReason, u64>| {
             let mut rows: Vec<_> = reasons
@@ -283,6 +309,9 @@ impl Builder {
     fn answer(&self, frame: &TreeFrame) -> Result<Answer, UnresolvedReason> {
         if frame.lost {
             return Err(UnresolvedReason::LostTable);
+        }
+        if self.raw {
+            return Err(UnresolvedReason::NotAsked);
         }
         let wanted = lookup_offset(frame.offset, frame.kind);
         let place = self
@@ -375,6 +404,7 @@ impl Builder {
 
     fn finish(self, profile: Profile) -> SymbolizedProfile {
         let mut out = self.out;
+        out.raw = self.raw;
         out.nodes = profile.tree.nodes().to_vec();
         out.archives = profile.archives;
         out.threads = profile.facts.threads().iter().map(cleaned).collect();
@@ -386,6 +416,14 @@ impl Builder {
         out.rows = profile.rows;
         out
     }
+}
+
+/// Parts of a module's file that hold code.
+fn code(module: &Module) -> Vec<(u64, u64)> {
+    let segments = module.segments.iter();
+    let code = segments.filter(|segment| segment.flags & PF_X != 0 && segment.file_size > 0);
+    code.map(|segment| (segment.offset.0, segment.file_size))
+        .collect()
 }
 
 /// Operating system and kernel release in the facts of a host.

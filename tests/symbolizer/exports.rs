@@ -1,0 +1,5 @@
+//! Exports, each read by a program that others wrote: it must find what the report says.
+
+mod consumers;
+mod pprof;
+mod text;
