@@ -289,6 +289,10 @@ pub(crate) enum ExportFormat {
     Folded,
     /// pprof's protocol buffer, compressed
     Pprof,
+    /// speedscope, JSON
+    Speedscope,
+    /// OpenTelemetry profiles (v1development)
+    Otlp,
     /// Samples with names, one JSON object a line
     Json,
     /// Samples with names, one row each
@@ -300,8 +304,8 @@ pub(crate) enum ExportFormat {
 /// `rawstack export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Samples are added up by stack and thread for folded and pprof, which hold one event; the
-other formats have each sample with its time. docs/exports.md tells the layouts.
+Samples are added up by stack and thread for folded, pprof, speedscope and otlp, which hold
+one event; the other formats have each sample with its time. docs/exports.md tells more.
 
 EXAMPLES:
   rawstack export web.rawstack --format pprof -o web.pb.gz && go tool pprof -top web.pb.gz

@@ -22,7 +22,9 @@ use crate::resolve::{
     Answer, Answered, JitQuery, KernelSymbolTable, Place, Query, Symbolizer, Symbols,
     UnresolvedReason,
 };
-use crate::symbolized::{CodePlace, FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
+use crate::symbolized::{
+    CodePlace, CodeRange, FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile,
+};
 use crate::text::{StringId, clean};
 
 /// What stands for the module of a frame that belongs to none.
@@ -197,6 +199,7 @@ impl Builder {
                     .map(|recording| host(&recording.host))
                     .unwrap_or_default(),
                 build_id: module.build_id.as_ref().map(ToString::to_string),
+                hash: module.content_hash.map(hex),
                 files: found.collect(),
                 damaged: self
                     .answered
@@ -418,12 +421,20 @@ impl Builder {
     }
 }
 
+fn hex(hash: [u8; 16]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Parts of a module's file that hold code.
-fn code(module: &Module) -> Vec<(u64, u64)> {
+fn code(module: &Module) -> Vec<CodeRange> {
     let segments = module.segments.iter();
     let code = segments.filter(|segment| segment.flags & PF_X != 0 && segment.file_size > 0);
-    code.map(|segment| (segment.offset.0, segment.file_size))
-        .collect()
+    code.map(|segment| CodeRange {
+        offset: segment.offset.0,
+        size: segment.file_size,
+        vaddr: segment.vaddr,
+    })
+    .collect()
 }
 
 /// Operating system and kernel release in the facts of a host.

@@ -34,6 +34,8 @@ pub struct ModuleSymbols {
     pub path: String,
     /// Build ID, lower-case hexadecimal.
     pub build_id: Option<String>,
+    /// Hash of the file's ends and length, hexadecimal, where there is no build ID.
+    pub hash: Option<String>,
     /// Distinct frames.
     pub frames: u64,
     /// Distinct frames without a name, by reason.
@@ -50,8 +52,19 @@ pub struct ModuleSymbols {
     pub tried: Vec<Tried>,
     /// Operating system and kernel release of the host that was recorded, where they are known.
     pub host: (String, String),
-    /// Parts of the file that hold code: offset and size in bytes, as they are mapped from page to page.
-    pub code: Vec<(u64, u64)>,
+    /// Parts of the file that hold code.
+    pub code: Vec<CodeRange>,
+}
+
+/// A part of a module's file that holds code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodeRange {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Size in the file, in bytes.
+    pub size: u64,
+    /// Address as the file states it, before it is loaded anywhere.
+    pub vaddr: u64,
 }
 
 /// A file that was found for a module.

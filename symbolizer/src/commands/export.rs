@@ -8,8 +8,10 @@ use anyhow::{Context, Result, bail};
 use flate2::{Compression, GzBuilder};
 use rawstack_symbolizer::export::folded::Folded;
 use rawstack_symbolizer::export::lines::{CsvLines, JsonLines};
+use rawstack_symbolizer::export::otlp::Otlp;
 use rawstack_symbolizer::export::perf_script::PerfScript;
 use rawstack_symbolizer::export::pprof::Pprof;
+use rawstack_symbolizer::export::speedscope::Speedscope;
 use rawstack_symbolizer::export::{ExportSample, Exporter, Feed, Halves, Source, export_rows};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::{Adder, Apart};
@@ -77,6 +79,14 @@ fn exporter(format: ExportFormat) -> (Box<dyn Exporter>, Kind) {
     match format {
         ExportFormat::Folded => (Box::<Folded>::default(), added_up),
         ExportFormat::Pprof => (Box::<Pprof>::default(), packed),
+        ExportFormat::Speedscope => (Box::<Speedscope>::default(), added_up),
+        ExportFormat::Otlp => (
+            Box::<Otlp>::default(),
+            Kind {
+                binary: true,
+                ..added_up
+            },
+        ),
         ExportFormat::Json => (Box::<JsonLines>::default(), text),
         ExportFormat::Csv => (Box::<CsvLines>::default(), text),
         ExportFormat::PerfScript => (Box::<PerfScript>::default(), text),

@@ -168,6 +168,15 @@ impl<'p> Source<'p> {
         (event.name.as_str(), period)
     }
 
+    /// Name of the first archive's host, where it is known.
+    pub(super) fn host(&self) -> &'p str {
+        let first = self.profile.archives.first();
+        let recording = first.and_then(|archive| archive.recording.as_ref());
+        let mut facts = recording.iter().flat_map(|recording| &recording.host);
+        let host = facts.find(|(name, _)| name == "hostname");
+        host.map_or("", |(_, value)| value.as_str())
+    }
+
     /// When the first archive was started (wall clock), and for how long all archives were recorded, in nanoseconds.
     pub(super) fn times(&self) -> (u64, u64) {
         let archives = &self.profile.archives;

@@ -1,6 +1,6 @@
 //! Made-up memory: each part of a module that holds code at a range of addresses of its own.
 
-use crate::symbolized::{CodePlace, SymbolizedProfile};
+use crate::symbolized::{CodePlace, CodeRange, ModuleSymbols, SymbolizedProfile};
 
 /// Where the first mapping starts.
 const FIRST: u64 = 0x10_0000;
@@ -93,12 +93,12 @@ impl Mappings {
     }
 }
 
-fn is_program(module: &crate::symbolized::ModuleSymbols) -> bool {
+fn is_program(module: &ModuleSymbols) -> bool {
     !module.code.is_empty() && !module.path.contains(".so") && !module.path.starts_with('[')
 }
 
 /// Parts of a module: those that hold code and are used, and one for offsets outside of all of them.
-fn parts(code: &[(u64, u64)], offsets: &[u64]) -> Vec<(u64, u64)> {
+fn parts(code: &[CodeRange], offsets: &[u64]) -> Vec<(u64, u64)> {
     let pages = |from: u64, end: u64| {
         let from = from & !(PAGE - 1);
         let end = end.checked_next_multiple_of(PAGE).unwrap_or(end);
@@ -107,7 +107,7 @@ fn parts(code: &[(u64, u64)], offsets: &[u64]) -> Vec<(u64, u64)> {
     let within = |&(from, size): &(u64, u64), offset: u64| offset >= from && offset - from < size;
     let code = code
         .iter()
-        .map(|&(offset, size)| pages(offset, offset.saturating_add(size)));
+        .map(|code| pages(code.offset, code.offset.saturating_add(code.size)));
     let mut parts: Vec<_> = code
         .filter(|part| offsets.iter().any(|&offset| within(part, offset)))
         .collect();
@@ -128,6 +128,11 @@ mod tests {
     #[test]
     fn parts_of_a_module() {
         let code = [(0x1234, 0x100), (0x9000, 0x1000), (0xf000, 0x10)];
+        let code = code.map(|(offset, size)| CodeRange {
+            offset,
+            size,
+            vaddr: 0,
+        });
         assert_eq!(
             parts(&code, &[0x1240, 0x9fff, 0x4_0001]),
             [(0x1000, 0x1000), (0x9000, 0x1000), (0x4_0000, 0x1000)]

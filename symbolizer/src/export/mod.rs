@@ -6,9 +6,12 @@ pub mod flamegraph;
 pub mod folded;
 pub mod lines;
 mod mappings;
+pub mod otlp;
 pub mod perf_script;
 pub mod pprof;
+mod prefix;
 mod protobuf;
+pub mod speedscope;
 pub mod symbolized;
 
 pub use exporter::{ExportSample, Exporter, Feed, Halves, Source, export_rows};

@@ -51,6 +51,13 @@ impl Message {
         self
     }
 
+    /// A `fixed64`.
+    pub(super) fn fixed(&mut self, field: u32, number: u64) -> &mut Self {
+        self.tag(field, 1);
+        self.bytes.extend_from_slice(&number.to_le_bytes());
+        self
+    }
+
     /// Bytes, text or the bytes of another message; there even where they are empty.
     pub(super) fn part(&mut self, field: u32, part: &[u8]) -> &mut Self {
         self.tag(field, 2);

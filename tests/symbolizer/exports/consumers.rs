@@ -1,8 +1,11 @@
 //! What a consumer found in an export, and what the report says of the same archive.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde::Deserialize;
 
 use crate::golden::folder;
 use crate::run::succeed;
@@ -11,9 +14,10 @@ use crate::run::succeed;
 pub(super) const NAMED: [&str; 3] = ["golden.rawstack", "--symbol-dir", "debug"];
 
 /// Self and total by function, and the sum of all.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, Deserialize, PartialEq)]
 pub(super) struct Totals {
     pub(super) total: u64,
+    #[serde(rename = "self")]
     pub(super) own: BTreeMap<String, u64>,
     pub(super) cumulative: BTreeMap<String, u64>,
 }
@@ -73,4 +77,32 @@ pub(super) fn output(command: &mut Command) -> String {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {err}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The folder that `scripts/setup test` puts other programs into.
+pub(super) fn consumers() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
+        PathBuf::from,
+    );
+    let folder = target.join("consumers");
+    assert!(
+        folder.join("ready").exists(),
+        "{} lacks the programs that read exports: run scripts/setup test",
+        folder.display()
+    );
+    folder.canonicalize().unwrap()
+}
+
+/// Run one of our readers, which is written with a library of others; it prints totals.
+pub(super) fn read_with(script: &str, file: &Path) -> Totals {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/symbolizer/exports");
+    let python = consumers().join("python/bin/python3");
+    let text = output(
+        Command::new(python)
+            .arg("-B")
+            .arg(scripts.join(script))
+            .arg(file),
+    );
+    serde_json::from_str(&text).unwrap()
 }
