@@ -21,3 +21,4 @@ mod rules;
 mod run;
 mod selection;
 mod symbols_only;
+mod vanishing;
