@@ -15,7 +15,8 @@ use crate::args::FlamegraphArgs;
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<ExitCode> {
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
-    let mut profile = select::load(&args.files, &filter, Apart::Comms, args.output.quiet)?;
+    let files = select::archives(&args.files, args.output.output.as_deref())?;
+    let mut profile = select::load(&files, &filter, Apart::Comms, args.output.quiet)?;
     select::keep_one_event(&mut profile, &filter, args.output.quiet);
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let title = args

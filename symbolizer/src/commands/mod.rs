@@ -2,6 +2,7 @@
 
 mod cache;
 mod dump;
+mod export;
 mod flamegraph;
 mod info;
 mod numbers;
@@ -32,6 +33,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Dump(args) => dump::run(args),
         Verb::Report(args) => report::run(args),
         Verb::Flamegraph(args) => flamegraph::run(args),
+        Verb::Export(args) => export::run(args),
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
         Verb::Cache(args) => cache::run(args),
