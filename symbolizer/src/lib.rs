@@ -16,3 +16,4 @@ pub mod resolve;
 pub mod symbolize;
 pub mod symbolized;
 pub mod text;
+pub mod watch;
