@@ -50,6 +50,45 @@ fn golden_bytes() -> Vec<u8> {
     fs::read(fixtures::golden()).unwrap()
 }
 
+/// The program with bytes of its debug sections changed.
+fn changed_debug_sections_of(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)]) -> Vec<u8> {
+    let file = ElfFile::parse(Path::new("golden"), FileBytes::from(bytes.clone())).unwrap();
+    let debug = file
+        .sections
+        .iter()
+        .filter(|section| section.name.starts_with(".debug"));
+    let places: Vec<u64> = debug
+        .flat_map(|section| section.offset..section.offset + section.size)
+        .collect();
+    for (place, value) in changes {
+        let place = usize::try_from(*place.get(&places)).unwrap();
+        bytes[place] = *value;
+    }
+    bytes
+}
+
+/// The frames at each offset as text, and whether anything was damaged.
+fn told(bytes: Vec<u8>, offsets: &[FileOffset]) -> (Vec<String>, bool) {
+    let file = ElfFile::parse(Path::new("mutated"), FileBytes::from(bytes)).unwrap();
+    let query = [Query {
+        module: &archive::golden_module(),
+        files: &ModuleFiles::given(file),
+        offsets,
+        kernel: &KernelSymbolTable::default(),
+    }];
+    let (symbols, answered) = symbolizer().resolve(&query, &|| ());
+    let text = |answer| {
+        let frames = symbols.frames(answer).map(|frame| {
+            let file = symbols.strings.get(frame.place.file);
+            let name = symbols.strings.get(frame.name);
+            format!("{name} {file}:{} {}", frame.place.line, frame.inlined)
+        });
+        frames.collect::<Vec<_>>().join("\n")
+    };
+    let told = answered[0].answers.iter().map(text).collect();
+    (told, answered[0].damaged)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -67,17 +106,26 @@ proptest! {
     /// Check the same where only debug sections are changed: there the damage gets through to the DWARF reader.
     #[test]
     fn changed_debug_sections(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..24)) {
-        let mut bytes = golden_bytes();
-        let file = ElfFile::parse(Path::new("golden"), FileBytes::from(bytes.clone())).unwrap();
-        let debug: Vec<_> = file.sections.iter().filter(|section| section.name.starts_with(".debug")).collect();
-        let places: Vec<u64> = debug.iter().flat_map(|section| section.offset..section.offset + section.size).collect();
-        for (place, value) in changes {
-            let place = usize::try_from(*place.get(&places)).unwrap();
-            bytes[place] = value;
-        }
+        let bytes = changed_debug_sections_of(golden_bytes(), &changes);
         let named = resolve(&symbolizer(), bytes);
         // The symbol table is whole, so every address within a function still has its name.
         prop_assert!(named >= 20, "{named} names");
+    }
+
+    /// Check that an address has the same answer whether it is asked for alone or with others, whatever the debug
+    /// sections hold, as long as no limit was met.
+    #[test]
+    fn answers_alone_and_together(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        asked in 0..36_usize,
+    ) {
+        let bytes = changed_debug_sections_of(golden_bytes(), &changes);
+        let all: Vec<FileOffset> = (0x1000..0x10b0).step_by(5).map(FileOffset).collect();
+        let (together, damaged) = told(bytes.clone(), &all);
+        if !damaged {
+            let (alone, _) = told(bytes, &all[asked..=asked]);
+            prop_assert_eq!(&alone[0], &together[asked]);
+        }
     }
 
     /// Check that a program cut anywhere is resolved or refused.

@@ -109,17 +109,30 @@ impl<'u, 'a> Cursor<'u, 'a> {
             })
     }
 
+    /// Position of the next entry.
+    #[inline(always)]
+    pub(super) fn position(&self) -> usize {
+        self.bytes.position()
+    }
+
+    /// Position of the sibling that the entry whose attributes were just read states; nothing where it is none.
+    pub(super) fn behind(&self, sibling: Option<u64>) -> Option<usize> {
+        let offset = sibling.and_then(|sibling| usize::try_from(sibling).ok());
+        let target = offset.and_then(|offset| offset.checked_sub(self.base));
+        target.filter(|&target| target > self.position())
+    }
+
+    /// Go on at `position`, with an entry at `depth`.
+    pub(super) fn go_to(&mut self, position: usize, depth: isize) {
+        self.bytes.seek(position);
+        self.depth = depth;
+    }
+
     /// Step over the children of the entry at `depth` whose attributes were just read: by its sibling where one is
     /// stated.
     pub(super) fn jump(&mut self, sibling: Option<u64>, depth: isize) -> Option<()> {
-        let here = self.bytes.position();
-        let target = sibling
-            .and_then(|sibling| usize::try_from(sibling).ok())
-            .and_then(|sibling| sibling.checked_sub(self.base))
-            .filter(|&target| target > here);
-        if let Some(target) = target {
-            self.bytes.seek(target);
-            self.depth = depth;
+        if let Some(target) = self.behind(sibling) {
+            self.go_to(target, depth);
             return Some(());
         }
         while self.depth > depth && !self.bytes.is_empty() {

@@ -107,10 +107,23 @@ struct Walk<'w, 'a, 'c> {
 
 /// A function that is open at the place of the walk.
 struct Open {
-    depth: isize,
     node: u32,
     /// Indices of wanted addresses among which are all that it holds.
     window: Range<usize>,
+    /// Where it ends.
+    end: End,
+}
+
+/// Where an entry with its children ends. The walk goes on there, whatever the children say: for other addresses they
+/// are jumped over.
+#[derive(Clone, Copy)]
+struct End {
+    /// Depth of what comes then.
+    depth: isize,
+    /// Position of its sibling, where it states one.
+    sibling: Option<usize>,
+    /// Position that neither it nor what is around it reaches over; `usize::MAX` where nobody states any.
+    last: usize,
 }
 
 /// Attributes of an entry that matter here.
@@ -165,6 +178,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         let mut cursor = Cursor::new(self.unit).ok()?;
         self.open.clear();
         while !cursor.is_empty() {
+            self.leave(&mut cursor);
             self.until_check -= 1;
             if self.until_check == 0 {
                 self.until_check = ENTRIES_PER_CHECK;
@@ -173,7 +187,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
                 }
             }
             let Some(head) = cursor.next()? else {
-                self.close(cursor.depth());
+                self.close(&mut cursor);
                 continue;
             };
             let (kind, has_children) = cursor.plans.kind(head.plan)?;
@@ -196,10 +210,24 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         Some(())
     }
 
-    /// A list of children has ended, the next entry is at `depth`: functions there and below it are closed.
-    fn close(&mut self, depth: isize) {
-        while self.open.last().is_some_and(|open| open.depth >= depth) {
+    /// Where the next entry is not below the functions that are open, go on with their siblings.
+    #[inline(always)]
+    fn leave(&mut self, cursor: &mut Cursor<'_, 'a>) {
+        while let Some(open) = self.open.last()
+            && cursor.position() >= open.end.last
+        {
+            cursor.go_to(open.end.last, open.end.depth);
             self.open.pop();
+        }
+    }
+
+    /// A list of children has ended: functions at the next entry's depth and below it are closed.
+    fn close(&mut self, cursor: &mut Cursor<'_, 'a>) {
+        let depth = cursor.depth();
+        while let Some(open) = self.open.pop_if(|open| open.end.depth >= depth) {
+            if let Some(sibling) = open.end.sibling {
+                cursor.go_to(sibling, open.end.depth);
+            }
         }
     }
 
@@ -214,7 +242,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         let extent = self.collect_hits(&attributes, 0..self.wanted.len());
         if self.hits.is_empty() {
             if has_children {
-                self.pass_over(cursor, head.depth, attributes.sibling, everywhere)?;
+                self.pass_over(cursor, head, attributes.sibling, everywhere)?;
             }
             return Some(());
         }
@@ -228,8 +256,8 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             root_size: extent.size,
             level: 0,
         };
-        let depth = has_children.then_some(head.depth);
-        self.enter(node, depth, |walk, held| walk.is_better(held, extent.size))
+        let end = has_children.then(|| self.end(cursor, head, attributes.sibling));
+        self.enter(node, end, |walk, held| walk.is_better(held, extent.size))
     }
 
     fn inlined(
@@ -248,7 +276,7 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         if self.hits.is_empty() {
             // One without ranges says nothing of its children.
             if attributes.states_ranges() && has_children {
-                self.pass_over(cursor, head.depth, attributes.sibling, everywhere)?;
+                self.pass_over(cursor, head, attributes.sibling, everywhere)?;
             }
             return Some(());
         }
@@ -270,30 +298,42 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             level,
         };
         // What is outside of the function around it, or claimed by a sibling before, stays as it is.
-        let depth = has_children.then_some(head.depth);
-        self.enter(node, depth, |_, held| held == parent)
+        let end = has_children.then(|| self.end(cursor, head, attributes.sibling));
+        self.enter(node, end, |_, held| held == parent)
     }
 
-    /// Jump over the children of an entry at `depth` without a wanted address, or with `everywhere` go on to them.
+    /// Where the entry ends whose attributes were just read: not behind what is around it.
+    fn end(&self, cursor: &Cursor<'_, 'a>, head: &EntryHead, sibling: Option<u64>) -> End {
+        let around = self.open.last().map_or(usize::MAX, |open| open.end.last);
+        let sibling = cursor.behind(sibling).map(|sibling| sibling.min(around));
+        End {
+            depth: head.depth,
+            sibling,
+            last: sibling.unwrap_or(around),
+        }
+    }
+
+    /// Jump over the children of an entry without a wanted address, or with `everywhere` go on to them.
     ///
     /// Then only functions of their own are sought there: what is inlined belongs to the entry, which holds nothing.
     fn pass_over(
         &mut self,
         cursor: &mut Cursor<'_, 'a>,
-        depth: isize,
+        head: &EntryHead,
         sibling: Option<u64>,
         everywhere: bool,
     ) -> Option<()> {
         if everywhere {
+            let end = self.end(cursor, head, sibling);
             self.open.push(Open {
-                depth,
                 node: NONE,
                 window: 0..0,
+                end,
             });
             return Some(());
         }
         self.jumped = true;
-        cursor.jump(sibling, depth)
+        cursor.jump(sibling, head.depth)
     }
 
     /// A function of its own counts where none was found, or where it is narrower: then it is nested in the other.
@@ -304,12 +344,12 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
         }
     }
 
-    /// Give the hits to a new node where `may` agrees; the node is kept if any are given, and open for its children at
-    /// a depth below `depth`, where it has any.
+    /// Give the hits to a new node where `may` agrees; the node is kept if any are given, and open for its children,
+    /// where it has any, up to its `end`.
     fn enter(
         &mut self,
         node: Node,
-        depth: Option<isize>,
+        end: Option<End>,
         may: impl Fn(&Self, u32) -> bool,
     ) -> Option<()> {
         let id = u32::try_from(self.nodes.len())
@@ -335,10 +375,10 @@ impl<'w, 'a, 'c> Walk<'w, 'a, 'c> {
             self.nodes.push(node);
         }
         // One that holds nothing is open, too: what is inlined into it belongs to no function around it.
-        self.open.extend(depth.map(|depth| Open {
-            depth,
+        self.open.extend(end.map(|end| Open {
             node: if used { id } else { NONE },
             window: window.unwrap_or_default(),
+            end,
         }));
         self.hits = hits;
         Some(())
