@@ -239,12 +239,22 @@ pub(crate) enum GroupBy {
     Event,
 }
 
+/// Trees of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TreeDirection {
+    /// From the functions that ran to those that called them
+    Callers,
+    /// From the first function to those that it called
+    Callees,
+}
+
 /// `rawstack report`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   rawstack report web.rawstack --symbol-dir ./debug
   rawstack report a.rawstack b.rawstack --by line --min 1
+  rawstack report web.rawstack --tree callees --comm nginx
   rawstack report web.rawstack --focus '^parse' --json")]
 pub(crate) struct ReportArgs {
     /// Archives
@@ -253,15 +263,18 @@ pub(crate) struct ReportArgs {
     /// What a row is
     #[arg(long, value_enum, value_name = "WHAT", default_value = "function")]
     pub(crate) by: GroupBy,
+    /// A tree of calls: below each function its callers, or its callees
+    #[arg(long, value_enum, value_name = "WHICH", conflicts_with = "by")]
+    pub(crate) tree: Option<TreeDirection>,
     /// JSON
     #[arg(long, conflicts_with = "csv")]
     pub(crate) json: bool,
     /// CSV
     #[arg(long)]
     pub(crate) csv: bool,
-    /// Leave out rows below this share of the total
-    #[arg(long, value_name = "PERCENT", default_value = "0")]
-    pub(crate) min: f64,
+    /// Leave out rows below this share of the total; in a tree, fold them (as text 0.5)
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) min: Option<f64>,
     /// Symbols
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,

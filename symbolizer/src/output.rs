@@ -10,8 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use rayon::prelude::*;
+
+use crate::text::Columns;
 
 use crate::watch::no_way_back;
 
@@ -55,6 +58,19 @@ impl Write for StandardOutput {
     fn flush(&mut self) -> io::Result<()> {
         io::stdout().flush()
     }
+}
+
+/// How long the lines of text that goes to `target` may be: as long as a terminal is wide, else without end.
+pub fn columns(target: Option<&Path>) -> Columns {
+    let to_stdout = target.is_none_or(|path| path == Path::new("-"));
+    if !(to_stdout && io::stdout().is_terminal()) {
+        return Columns(None);
+    }
+    let size = Term::stdout().size_checked();
+    Columns(
+        size.map(|(_, columns)| usize::from(columns))
+            .filter(|&columns| columns > 0),
+    )
 }
 
 /// Fail where `target` is a terminal: what is to come is no text.

@@ -40,6 +40,27 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// How long a line may be: what a terminal shows, or without end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Columns(pub Option<usize>);
+
+impl Columns {
+    /// `line`, cut where it would not fit; its last character says so.
+    pub fn fit(self, line: &str) -> Cow<'_, str> {
+        let Some(columns) = self.0 else {
+            return Cow::Borrowed(line);
+        };
+        let mut starts = line.char_indices().map(|(start, _)| start);
+        let Some(last) = starts.nth(columns.saturating_sub(1)) else {
+            return Cow::Borrowed(line);
+        };
+        match (starts.next(), line.get(..last)) {
+            (Some(_), Some(kept)) => Cow::Owned(format!("{kept}…")),
+            _ => Cow::Borrowed(line),
+        }
+    }
+}
+
 /// As [`clean`], for bytes that need not be UTF-8.
 pub fn clean_bytes(bytes: &[u8]) -> String {
     let cut = bytes.get(..4 * MAX_LENGTH).unwrap_or(bytes);
@@ -221,6 +242,15 @@ mod tests {
         );
         assert_eq!(clean_bytes(b"a\xff\x07"), "a\u{fffd}\\u{7}");
         assert!(clean(&"x".repeat(1 << 20)).len() < MAX_LENGTH + 8);
+    }
+
+    /// Check that a line that fits stays, that a longer one is cut to the columns, and that a pipe gets all of it.
+    #[test]
+    fn fitted() {
+        assert_eq!(Columns(Some(3)).fit("αβγ"), "αβγ");
+        assert_eq!(Columns(Some(3)).fit("αβγδ"), "αβ…");
+        assert_eq!(Columns(Some(0)).fit("ab"), "…");
+        assert_eq!(Columns(None).fit("αβγδ"), "αβγδ");
     }
 
     /// Check that equal strings get one ID and that IDs lead back.

@@ -134,3 +134,46 @@ fn self_times_sum_up() {
         );
     }
 }
+
+/// Check that a tree agrees with the table: what stands at the top of the callers is the self times, the self times of
+/// the callees sum up to them, and what a row has and its children do not is its own.
+#[test]
+fn trees_are_the_table() {
+    let json = |options: &[&str]| -> serde_json::Value {
+        let base = [
+            "report",
+            "golden.rawstack",
+            "--symbol-dir",
+            "debug",
+            "--json",
+        ];
+        serde_json::from_str(&succeed(folder(), &[&base[..], options].concat())).unwrap()
+    };
+    let sums = |report: &serde_json::Value, depth: Option<u64>| {
+        let mut sums = BTreeMap::new();
+        for row in report["rows"].as_array().unwrap() {
+            let own = row["self"].as_u64().unwrap();
+            if own > 0 && depth.is_none_or(|depth| row["depth"] == depth) {
+                *sums.entry(row["name"].to_string()).or_insert(0) += own;
+            }
+        }
+        sums
+    };
+    let table = sums(&json(&[]), None);
+    assert!(table.len() > 5);
+    assert_eq!(sums(&json(&["--tree", "callers"]), Some(0)), table);
+    let callees = json(&["--tree", "callees"]);
+    assert_eq!(sums(&callees, None), table);
+    let rows = callees["rows"].as_array().unwrap();
+    for (index, row) in rows.iter().enumerate() {
+        let depth = row["depth"].as_u64().unwrap();
+        let below = rows[index + 1..].iter();
+        let below = below.take_while(|row| row["depth"].as_u64().unwrap() > depth);
+        let children: u64 = below
+            .filter(|row| row["depth"] == depth + 1)
+            .map(|row| row["total"].as_u64().unwrap())
+            .sum();
+        let own = row["self"].as_u64().unwrap();
+        assert_eq!(row["total"].as_u64().unwrap(), own + children, "{row}");
+    }
+}

@@ -119,6 +119,24 @@ fn report_forms() {
     );
 }
 
+/// Check the trees of callers and callees, whole and with small parts folded.
+#[test]
+fn report_trees() {
+    for tree in ["callers", "callees"] {
+        let base = [
+            "report",
+            "golden.rawstack",
+            "--symbol-dir",
+            "debug",
+            "--tree",
+            tree,
+        ];
+        check(&format!("report/{tree}.txt"), &base);
+        let folded = [&base[..], &["--min", "12", "--csv"]].concat();
+        check(&format!("report/{tree}.csv"), &folded);
+    }
+}
+
 /// Check what standard error says of frames without names: one line a module.
 #[test]
 fn report_warnings() {

@@ -318,3 +318,25 @@ fn layout_of_addr2line() {
         .filter(|(ours, theirs)| *ours != *theirs);
     assert_eq!(differing.collect::<Vec<_>>(), []);
 }
+
+/// Check that lines fit a terminal, and that a pipe gets whole ones.
+#[test]
+fn lines_fit_the_terminal() {
+    let seen = folder().join("typescript-columns");
+    let program = env!("CARGO_BIN_EXE_rawstack");
+    let report = "report -q golden.rawstack --symbol-dir debug --no-cache --by line";
+    let command = format!("stty rows 24 cols 50; {program} {report}");
+    let mut script = Command::new("script");
+    script.args(["-qec", &command]).arg(&seen);
+    let script = script.current_dir(folder()).stdin(Stdio::null());
+    assert!(script.stdout(Stdio::null()).status().unwrap().success());
+    let text = fs::read_to_string(seen).unwrap();
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains('%')).collect();
+    assert!(rows.iter().any(|row| row.contains('…')), "{text}");
+    assert!(
+        rows.iter().all(|row| row.trim_end().chars().count() <= 50),
+        "{text}"
+    );
+    let whole = succeed(folder(), &report.split(' ').collect::<Vec<_>>());
+    assert!(!whole.contains('…'));
+}

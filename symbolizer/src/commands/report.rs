@@ -1,15 +1,15 @@
 //! `rawstack report`.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::Apart;
+use rawstack_symbolizer::report::tree::{self, Direction};
 use rawstack_symbolizer::report::{GroupBy, render, table};
 
 use super::select;
-use crate::args::{self, ReportArgs};
+use crate::args::{self, ReportArgs, TreeDirection};
 
 /// Print the table.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
@@ -22,16 +22,42 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         select::keep_one_event(&mut profile, &filter, args.output.quiet);
     }
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
-    let mut table = table::table(&named, by, &names);
-    render::cut(&mut table, args.min);
+    let columns = output::columns(args.output.output.as_deref());
     let mut out = output::open(args.output.output.as_deref())?;
-    match (args.json, args.csv) {
-        (true, _) => render::write_json(&table, &mut *out)?,
-        (_, true) => render::write_csv(&table, &mut *out)?,
-        _ => render::write_text(&table, &mut *out)?,
+    let out = &mut *out;
+    if let Some(direction) = args.tree {
+        let least = if args.json || args.csv {
+            0.0
+        } else {
+            TREE_PERCENT
+        };
+        let tree = tree::call_tree(&named, way(direction), &names, args.min.unwrap_or(least));
+        match (args.json, args.csv) {
+            (true, _) => tree::write_json(&tree, out)?,
+            (_, true) => tree::write_csv(&tree, out)?,
+            _ => tree::write_text(&tree, columns, out)?,
+        }
+    } else {
+        let mut table = table::table(&named, by, &names);
+        render::cut(&mut table, args.min.unwrap_or(0.0));
+        match (args.json, args.csv) {
+            (true, _) => render::write_json(&table, out)?,
+            (_, true) => render::write_csv(&table, out)?,
+            _ => render::write_text(&table, columns, out)?,
+        }
     }
     out.flush().context("failed to write the output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a tree for people folds, in percent of the total.
+const TREE_PERCENT: f64 = 0.5;
+
+fn way(direction: TreeDirection) -> Direction {
+    match direction {
+        TreeDirection::Callers => Direction::Callers,
+        TreeDirection::Callees => Direction::Callees,
+    }
 }
 
 fn group_by(by: args::GroupBy) -> GroupBy {

@@ -6,6 +6,7 @@ pub mod names;
 pub mod render;
 pub mod symbols;
 pub mod table;
+pub mod tree;
 
 pub use names::NameFilter;
 pub use table::{GroupBy, Table, TableRow};

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::table::{Table, TableRow};
 use crate::error::Result;
+use crate::text::Columns;
 
 /// Leave out rows below `percent` of the total.
 pub fn cut(table: &mut Table, percent: f64) {
@@ -35,11 +36,11 @@ pub fn write_csv(table: &Table, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Write a table for people.
-pub fn write_text(table: &Table, out: &mut dyn Write) -> Result<()> {
+/// Write a table for people, lines cut to `columns`.
+pub fn write_text(table: &Table, columns: Columns, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
-        "# total {} in {} samples, by {}",
+        "# total {} in {} samples, by {}; percentages are of it",
         amount(table.total, &table.unit),
         table.samples,
         table.by
@@ -55,42 +56,44 @@ pub fn write_text(table: &Table, out: &mut dyn Write) -> Result<()> {
         own.chars().count().max(total.chars().count())
     });
     let width = lengths.max().unwrap_or(0).max(5);
-    writeln!(
-        out,
+    let head = format!(
         "{:>7}  {:>width$}  {:>7}  {:>width$}  {}",
         "self", "", "total", "", table.by
-    )?;
+    );
+    writeln!(out, "{}", columns.fit(&head))?;
     for row in &table.rows {
         let (own, total) = weights(row);
         let (own_share, total_share) = (
             share(row.self_weight, table.total),
             share(row.total, table.total),
         );
-        write!(
-            out,
-            "{own_share:>6.2}%  {own:>width$}  {total_share:>6.2}%  {total:>width$}  {}",
-            row.name
-        )?;
-        if row.inlined {
-            write!(out, " (inlined)")?;
-        }
-        if !row.module.is_empty() && row.module != row.name {
-            write!(
-                out,
-                "  {}",
-                row.module.rsplit('/').next().unwrap_or(&row.module)
-            )?;
-        }
-        if let (Some(file), Some(line)) = (&row.file, row.line) {
-            write!(out, "  {file}:{line}")?;
-        }
-        writeln!(out)?;
+        let what = what(row);
+        let line = format!(
+            "{own_share:>6.2}%  {own:>width$}  {total_share:>6.2}%  {total:>width$}  {what}"
+        );
+        writeln!(out, "{}", columns.fit(&line))?;
     }
     Ok(())
 }
 
+/// What a row is: its name, its module and its place in the source.
+fn what(row: &TableRow) -> String {
+    let mut what = row.name.clone();
+    if row.inlined {
+        what.push_str(" (inlined)");
+    }
+    if !row.module.is_empty() && row.module != row.name {
+        what.push_str("  ");
+        what.push_str(row.module.rsplit('/').next().unwrap_or(&row.module));
+    }
+    if let (Some(file), Some(line)) = (&row.file, row.line) {
+        what.push_str(&format!("  {file}:{line}"));
+    }
+    what
+}
+
 /// Share of the total in percent.
-fn share(part: u64, total: u64) -> f64 {
+pub(super) fn share(part: u64, total: u64) -> f64 {
     if total == 0 {
         0.0
     } else {

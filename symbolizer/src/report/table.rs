@@ -172,9 +172,9 @@ fn by_frame(
 }
 
 /// Distinct rows, and which one each frame belongs to.
-struct Groups {
+pub(super) struct Groups {
     keys: Vec<GroupKey>,
-    of_frame: Vec<u32>,
+    pub(super) of_frame: Vec<u32>,
     /// Whether the group was only met inlined.
     inlined: Vec<bool>,
     /// The source file of a group, where all its frames agree.
@@ -186,7 +186,24 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(profile: &SymbolizedProfile, by: GroupBy) -> Self {
+    /// Name and module of a group.
+    pub(super) fn text<'p>(
+        &self,
+        profile: &'p SymbolizedProfile,
+        group: u32,
+    ) -> (&'p str, &'p str) {
+        let key = self.keys.get(group as usize);
+        key.map_or(("", ""), |key| {
+            (profile.text(key.name), profile.text(key.module))
+        })
+    }
+
+    /// Whether a group was only met inlined.
+    pub(super) fn is_inlined(&self, group: u32) -> bool {
+        self.inlined.get(group as usize).copied().unwrap_or(false)
+    }
+
+    pub(super) fn of(profile: &SymbolizedProfile, by: GroupBy) -> Self {
         let mut groups = Self {
             keys: Vec::new(),
             of_frame: Vec::new(),
