@@ -253,7 +253,11 @@ pub(crate) struct ReportArgs {
 /// `rawstack flamegraph`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A FILE whose name ends in .html becomes one page that needs no network: search, zoom, a heat
+map of time, processes, threads and CPUs, callers and callees, a table. Others become SVG.
+
 EXAMPLES:
+  rawstack flamegraph web.rawstack -o web.html
   rawstack flamegraph web.rawstack -o web.svg
   rawstack flamegraph web.rawstack --comm nginx --no-kernel -o nginx.svg")]
 pub(crate) struct FlamegraphArgs {
@@ -263,7 +267,7 @@ pub(crate) struct FlamegraphArgs {
     /// Title of the picture
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// Leave out boxes below this share of the total
+    /// Leave out boxes below this share of the total (SVG; a page holds all)
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub(crate) min: f64,
     /// Symbols

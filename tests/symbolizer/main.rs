@@ -15,6 +15,7 @@ mod killer_sections;
 mod killers;
 mod offline;
 mod oracle;
+mod page;
 mod pieces;
 mod places;
 mod rules;

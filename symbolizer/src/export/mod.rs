@@ -3,5 +3,6 @@
 pub mod dump;
 pub mod flamegraph;
 pub mod folded;
+pub mod page;
 pub mod perf_script;
 pub mod symbolized;
