@@ -6,6 +6,7 @@
 pub mod cache;
 pub mod debug_file;
 pub mod error;
+pub mod explore;
 pub mod export;
 pub mod guard;
 pub mod jit;

@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 use rawstack_symbolizer::export::flamegraph::{self, FlamegraphOptions};
 use rawstack_symbolizer::export::page;
 use rawstack_symbolizer::output;
+use rawstack_symbolizer::profile::Filter;
 use rawstack_symbolizer::profile::rows::Apart;
-use rawstack_symbolizer::profile::{Filter, StackTree, Timeline, load};
 use rawstack_symbolizer::report::NameFilter;
 
-use super::select;
+use super::{select, timeline};
 use crate::args::FlamegraphArgs;
 
 /// Draw the picture: a page where the file's name says so, else SVG.
@@ -58,23 +58,7 @@ fn svg(args: &FlamegraphArgs, filter: &Filter, names: &NameFilter) -> Result<Vec
 }
 
 fn page(args: &FlamegraphArgs, filter: &Filter, names: &NameFilter) -> Result<Vec<u8>> {
-    let mut shared = load::Shared {
-        tree: StackTree::new(false),
-        ..load::Shared::default()
-    };
-    let mut timeline = Timeline::default();
-    let bar = output::progress("reading", args.files.len(), args.output.quiet);
-    for path in &args.files {
-        load::read(&mut shared, path, filter, &mut |shared, sample, event| {
-            timeline.add(shared, sample, event, filter.no_kernel);
-            Ok(())
-        })?;
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    select::check_events(filter, &shared.events)?;
-    let mut profile = timeline.finish(shared);
-    select::keep_one_event(&mut profile, filter, args.output.quiet);
+    let (profile, timeline) = timeline::load(&args.files, filter, args.output.quiet)?;
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let mut picture = Vec::new();
     page::write(&named, &timeline, names, title(args), &mut picture)?;

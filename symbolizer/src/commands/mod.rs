@@ -10,6 +10,7 @@ mod report;
 mod select;
 mod symbolize;
 mod symbols;
+mod timeline;
 
 use std::process::ExitCode;
 

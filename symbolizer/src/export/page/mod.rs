@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::explore::Explored;
 use crate::profile::Timeline;
 use crate::report::NameFilter;
 use crate::symbolized::SymbolizedProfile;
@@ -44,13 +45,13 @@ pub fn write(
     title: &str,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let data = data::PageData::of(profile, timeline, names, title);
+    let data = Explored::of(profile, timeline, names);
     if data.is_empty() {
         return Err(Error::NothingToDraw);
     }
     let script = format!("\"use strict\";\n(() => {{\n{}}})();\n", SCRIPTS.concat());
     let (script_digest, style_digest) = (digest(&script), digest(STYLE));
-    let title = escaped(title);
+    let heading = escaped(title);
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -59,10 +60,10 @@ pub fn write(
          <meta name=\"referrer\" content=\"no-referrer\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{BODY}\
+         <title>{heading}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{BODY}\
          <script id=\"profile\" type=\"application/octet-stream\">"
     )?;
-    data.write(out)?;
+    data::write(&data, title, out)?;
     write!(
         out,
         "</script>\n<script>{script}</script>\n</body>\n</html>\n"

@@ -133,12 +133,12 @@ function wirePrint(app) {
     legend(app.profile);
     const graphs = app.state.mode === "sandwich" ? [app.callers, app.callees] : [app.flame];
     for (const graph of graphs) graph.print(1000);
-    app.table.print();
+    app.table.print(true);
   });
   addEventListener("afterprint", () => {
     root.dataset.theme = before;
     app.repaint();
     for (const graph of [app.flame, app.callers, app.callees]) graph.show();
-    app.table.show();
+    app.table.print(false);
   });
 }

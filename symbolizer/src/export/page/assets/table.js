@@ -73,8 +73,9 @@ class FunctionTable {
     this.show();
   }
 
-  show(all) {
+  show() {
     const { body, rows } = this;
+    const all = this.printing ? PRINTED_ROWS : null;
     const from = all ? 0 : Math.max(0, Math.floor(body.scrollTop / LINE) - 4);
     const until = all ?? Math.min(rows.length, Math.ceil((body.scrollTop + body.clientHeight) / LINE) + 4);
     this.space.style.height = `${rows.length * LINE}px`;
@@ -129,8 +130,10 @@ class FunctionTable {
     event.stopPropagation();
   }
 
-  print() {
-    this.show(PRINTED_ROWS);
+  // On paper: the first rows, until `show` is asked for again.
+  print(printing) {
+    this.printing = printing;
+    this.show();
   }
 }
 
