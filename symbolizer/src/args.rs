@@ -33,6 +33,8 @@ pub(crate) enum Verb {
     Report(ReportArgs),
     /// Draw a flame graph
     Flamegraph(FlamegraphArgs),
+    /// Look at a profile in the terminal
+    Tui(TuiArgs),
     /// Tell for each module which files name it, and what is missing
     Symbols(SymbolsArgs),
     /// Name bare offsets or addresses
@@ -282,6 +284,32 @@ pub(crate) struct FlamegraphArgs {
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `rawstack tui`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Functions, callers and callees, flame graph, and filters, by keys: ? lists them.
+
+EXAMPLES:
+  rawstack tui web.rawstack
+  rawstack tui web.rawstack --time 2s..5s --no-kernel")]
+pub(crate) struct TuiArgs {
+    /// Archives
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// No messages but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Selection
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Selection by name
+    #[command(flatten)]
+    pub(crate) names: NameFilterArgs,
 }
 
 /// `rawstack symbols`.

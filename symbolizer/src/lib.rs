@@ -17,3 +17,4 @@ pub mod resolve;
 pub mod symbolize;
 pub mod symbolized;
 pub mod text;
+pub mod tui;

@@ -29,6 +29,7 @@ fn help() {
         "symbols",
         "symbolize",
         "cache",
+        "tui",
     ] {
         short(verb, &[verb, "--help"]);
     }

@@ -22,3 +22,4 @@ mod rules;
 mod run;
 mod selection;
 mod symbols_only;
+mod tui;
