@@ -56,11 +56,11 @@ impl CpuWatch {
         self.looked.elapsed() >= INTERVAL
     }
 
-    /// Look. What is to be said of CPUs that came and cannot be recorded.
-    pub(crate) fn turn(&mut self, side_band: &mut SideBand) -> Vec<String> {
+    /// Look. Whether any has come, and what is to be said of those that cannot be recorded.
+    pub(crate) fn turn(&mut self, side_band: &mut SideBand) -> (bool, Vec<String>) {
         self.looked = Instant::now();
         let Some(now) = self.read() else {
-            return Vec::new();
+            return (false, Vec::new());
         };
         let gone: Vec<u32> = self
             .known
@@ -74,16 +74,17 @@ impl CpuWatch {
             self.events.retain(|event| event.cpu() != cpu);
             side_band.remove(cpu);
         }
-        let mut news = Vec::new();
+        let (mut has_come, mut news) = (false, Vec::new());
         for cpu in now {
             if !self.known.contains(&cpu) {
+                has_come = true;
                 self.known.push(cpu);
                 if let Err(reason) = self.add(cpu, side_band) {
                     news.push(format!("CPU {cpu} has come and is not recorded: {reason}"));
                 }
             }
         }
-        news
+        (has_come, news)
     }
 
     fn add(&mut self, cpu: u32, side_band: &mut SideBand) -> std::result::Result<(), String> {

@@ -18,9 +18,10 @@ use crate::wake::Waker;
 
 mod archives;
 
-/// Time between two writes: with what reading and writing take, no sample stays in memory only for more than a second.
-/// Where nothing wakes the recorder meanwhile it sleeps from one to the next.
-const WRITE_INTERVAL: Duration = Duration::from_millis(650);
+/// Time between two writes, what reading and writing take included: so no sample stays in memory only for more than a
+/// second. Where nothing wakes the recorder meanwhile it sleeps from one to the next; each wake finds all of this
+/// program's memory out of the CPU's caches, which at low rates is nearly all that a recording costs.
+const WRITE_INTERVAL: Duration = Duration::from_millis(870);
 /// Longest time for reading events before anything else is looked at, ...
 const TURN: Duration = Duration::from_millis(250);
 /// ... and most batches of them that are read before anything else is looked at.
@@ -156,15 +157,17 @@ impl Session<'_> {
         runs: &mut Runs<'_>,
     ) -> Result<()> {
         // The first write is due as early as any other, however long the beginning took.
-        let mut written = start;
+        let (mut written, mut took) = (start, Duration::ZERO);
         let deadline = self.options.duration.map(|duration| start + duration);
         loop {
-            let due = written + WRITE_INTERVAL;
+            // What the last turn took the next one may take, too.
+            let due = written + WRITE_INTERVAL.saturating_sub(took);
             let epoch = self.output.longest_sleep();
             let epoch = epoch.map(|sleep| Instant::now() + sleep);
             let until = [Some(due), deadline, self.jit.next_turn(), epoch];
             let until = until.into_iter().flatten().min().unwrap_or(due);
             waker.wait(until.saturating_duration_since(Instant::now()));
+            let begun = Instant::now();
             let is_last_run = self.mind_runs(runs)?;
             self.turn()?;
             self.mind_cpus(waker)?;
@@ -173,6 +176,7 @@ impl Session<'_> {
                 self.write()?;
                 written = Instant::now();
             }
+            took = begun.elapsed().min(TURN);
             self.mind_growth(waker)?;
             let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             let is_useless = self.is_full || self.output.has_failed();
@@ -253,12 +257,16 @@ impl Session<'_> {
         let Some(cpus) = self.cpus.as_mut().filter(|cpus| cpus.is_due()) else {
             return Ok(());
         };
-        for news in cpus.turn(&mut self.side_band) {
+        let (has_come, news) = cpus.turn(&mut self.side_band);
+        for news in news {
             if !self.options.quiet {
                 eprintln!("rawstack-record: {news}");
             }
         }
-        waker.watch(self.side_band.fds())
+        if has_come {
+            waker.watch(self.side_band.fds())?;
+        }
+        Ok(())
     }
 
     fn is_owed(&self) -> bool {

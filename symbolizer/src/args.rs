@@ -9,9 +9,23 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "rawstack", version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Cli {
+    /// What a supervisor tells its worker.
+    #[command(flatten)]
+    pub(crate) worker: WorkerArgs,
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+/// What this program says to itself: see `supervise.rs`. Nobody types it.
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// Descriptor to write marks to
+    #[arg(long, hide = true, value_name = "FD")]
+    pub(crate) worker: Option<u32>,
+    /// File that is not to be read
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) left_out: Vec<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -44,6 +58,16 @@ pub(crate) enum Verb {
     /// Record with rawstack-record (see `rawstack record --help`)
     #[command(disable_help_flag = true)]
     Record(RecordArgs),
+}
+
+impl Verb {
+    /// Whether files of others are mapped and read, which can end the process that does so.
+    pub(crate) fn reads_debug_files(&self) -> bool {
+        !matches!(
+            self,
+            Self::Info(_) | Self::Verify(_) | Self::Cache(_) | Self::Record(_)
+        )
+    }
 }
 
 /// Where symbols come from.

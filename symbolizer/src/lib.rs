@@ -18,3 +18,4 @@ pub mod symbolize;
 pub mod symbolized;
 pub mod text;
 pub mod tui;
+pub mod watch;

@@ -3,6 +3,7 @@
 use std::error;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::mem;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use rayon::prelude::*;
+
+use crate::watch::no_way_back;
 
 /// Items that are rendered in one go.
 const PIECE: usize = 1024;
@@ -30,8 +33,27 @@ pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
         }
         _ => Ok(Box::new(BufWriter::with_capacity(
             1 << 16,
-            io::stdout().lock(),
+            StandardOutput::default(),
         ))),
+    }
+}
+
+/// Standard output, from whose first byte on there is no beginning again.
+#[derive(Default)]
+struct StandardOutput {
+    is_begun: bool,
+}
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !mem::replace(&mut self.is_begun, true) {
+            no_way_back();
+        }
+        io::stdout().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
     }
 }
 

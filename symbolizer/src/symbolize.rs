@@ -47,7 +47,7 @@ pub fn symbolize(
         .collect();
     let mut files = symbolizer.locate(locator, &modules, &|| progress(false));
     add_vdsos(&profile, &mut files);
-    let trampolines = Trampolines::find(&modules, &files);
+    let trampolines = Trampolines::find(&modules, &files, &user_offsets(&profile));
     profile.tree.mark_interrupted(&|frame: &TreeFrame| {
         !frame.kernel && trampolines.has(frame.module.index(), frame.offset)
     });
@@ -107,15 +107,27 @@ fn add_vdsos(profile: &Profile, files: &mut [ModuleFiles]) {
     }
 }
 
+/// For each module the offsets of its frames in user space as they were recorded, sorted and without repetition.
+fn user_offsets(profile: &Profile) -> Vec<Vec<FileOffset>> {
+    offsets_of(profile, &|frame| (!frame.kernel).then_some(frame.offset))
+}
+
 /// For each module its offsets to look up, sorted and without repetition.
 fn wanted_offsets(profile: &Profile) -> Vec<Vec<FileOffset>> {
+    offsets_of(profile, &|frame| {
+        let is_known = frame.jit == Jit::No;
+        is_known.then(|| lookup_offset(frame.offset, frame.kind))
+    })
+}
+
+fn offsets_of(
+    profile: &Profile,
+    offset: &dyn Fn(&TreeFrame) -> Option<FileOffset>,
+) -> Vec<Vec<FileOffset>> {
     let mut offsets = vec![Vec::new(); profile.tree.modules().len()];
     for frame in profile.tree.frames() {
-        if frame.jit != Jit::No {
-            continue;
-        }
         if let Some(of_module) = offsets.get_mut(frame.module.index()) {
-            of_module.push(lookup_offset(frame.offset, frame.kind));
+            of_module.extend(offset(frame));
         }
     }
     for of_module in &mut offsets {

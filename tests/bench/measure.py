@@ -21,7 +21,7 @@ class Usage:
     start: float  # CLOCK_MONOTONIC, seconds, before the fork
     wall: float
     cpu: float  # user and system, of the process, of the children that it waited for, and of those of its family
-    peak_rss: int  # bytes, of the process alone
+    peak_rss: int  # bytes, of the process alone; with `is_family_waited_for` the sum of the peaks of its family
     family_peak: int  # bytes, with its descendants that run the same program
     stdout: str
     stderr: str
@@ -103,16 +103,17 @@ class Family:
 class _Watcher(threading.Thread):
     """Looks at a process every so often: notes its peak memory, kills it when its time is over."""
 
-    def __init__(self, child: subprocess.Popen, until: float) -> None:
+    def __init__(self, child: subprocess.Popen, until: float, sees_family: bool) -> None:
         super().__init__(daemon=True)
-        self.child, self.until = child, until
+        self.child, self.until, self.sees_family = child, until, sees_family
         self.peak, self.family_peak, self.killed = 0, 0, False
         self.family = Family(child.pid)
         self.ended = threading.Event()
 
     def run(self) -> None:
         while not self.ended.wait(POLL_SECONDS):
-            self.peak = max(self.peak, _peak_of(self.child.pid))
+            seen = self.family.members() if self.sees_family else [self.child.pid]
+            self.peak = max(self.peak, sum(map(_peak_of, seen)))
             self.family_peak = max(self.family_peak, self.family.note_helpers())
             if time.clock_gettime(time.CLOCK_MONOTONIC) > self.until:
                 self.killed = True
@@ -127,8 +128,12 @@ def run(
     stdout: Path | None = None,
     deadline: float = 300,
     codes: tuple[int, ...] = (0,),
+    is_family_waited_for: bool = False,
 ) -> Usage:
-    """Run `command` to its end. Its standard output is kept, or goes to the file `stdout`."""
+    """Run `command` to its end. Its standard output is kept, or goes to the file `stdout`.
+
+    `is_family_waited_for`: it does its work in a child that it waits for, whose time is in its own then.
+    """
     with (
         open(stdin or os.devnull, "rb") as source,
         open(stdout, "wb") if stdout else tempfile.TemporaryFile() as target,
@@ -136,7 +141,7 @@ def run(
     ):
         start = time.clock_gettime(time.CLOCK_MONOTONIC)
         child = subprocess.Popen(command, stdin=source, stdout=target, stderr=errors)
-        watcher = _Watcher(child, start + deadline)
+        watcher = _Watcher(child, start + deadline, is_family_waited_for)
         watcher.start()
         _, status, usage = os.wait4(child.pid, 0)
         wall = time.clock_gettime(time.CLOCK_MONOTONIC) - start
@@ -153,7 +158,9 @@ def run(
         raise Failed(f"{_shown(command)}: still ran after {deadline} s")
     if code not in codes:
         raise Failed(f"{_shown(command)}: exit code {code}\n{err.strip()[-2000:]}")
-    cpu = usage.ru_utime + usage.ru_stime + watcher.family.helpers_cpu()
+    cpu = usage.ru_utime + usage.ru_stime
+    if not is_family_waited_for:
+        cpu += watcher.family.helpers_cpu()
     return Usage(command, code, start, wall, cpu, watcher.peak, watcher.family_peak, out, err)
 
 

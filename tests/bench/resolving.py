@@ -79,7 +79,8 @@ def _measure(commands: dict[str, Command], addresses: list[int], repeats: int, d
                 continue
             try:
                 out = FOLDER / "answers.txt"
-                usage = run(command.words, stdin=listed if command.piped else None, stdout=out, deadline=900)
+                stdin = listed if command.piped else None
+                usage = run(command.words, stdin=stdin, stdout=out, deadline=900, is_family_waited_for=True)
             except Failed as failure:
                 details[f"{name} failed"] = str(failure).splitlines()[-1]
                 continue
@@ -238,7 +239,8 @@ def samples(repeats: int) -> list[Row]:
 
     def report(archive: Path) -> list[Usage]:
         command = [str(Rawstack.resolve), "report", "-q", "--no-cache", str(archive)]
-        return [run(command, stdout=FOLDER / "report.txt") for _ in range(repeats)]
+        out = FOLDER / "report.txt"
+        return [run(command, stdout=out, is_family_waited_for=True) for _ in range(repeats)]
 
     ours, part = report(whole), report(tenth)
     value = median([usage.wall for usage in ours])

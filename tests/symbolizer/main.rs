@@ -23,3 +23,4 @@ mod run;
 mod selection;
 mod symbols_only;
 mod tui;
+mod vanishing;

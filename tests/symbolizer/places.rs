@@ -382,10 +382,10 @@ fn debuginfod_server() {
 }
 
 /// What a server of the test does with a request: gets the request's lines, gives the answer's bytes.
-type Behaviour = dyn Fn(&[String]) -> Vec<u8> + Send + Sync;
+pub(crate) type Behaviour = dyn Fn(&[String]) -> Vec<u8> + Send + Sync;
 
 /// A server that misbehaves; gives its URL and the requests that came.
-fn misbehave(behave: Box<Behaviour>) -> (String, Arc<Mutex<Vec<Vec<String>>>>) {
+pub(crate) fn misbehave(behave: Box<Behaviour>) -> (String, Arc<Mutex<Vec<Vec<String>>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let requests = Arc::new(Mutex::new(Vec::new()));
@@ -404,7 +404,7 @@ fn misbehave(behave: Box<Behaviour>) -> (String, Arc<Mutex<Vec<Vec<String>>>>) {
     (url, requests)
 }
 
-fn answer(status: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn answer(status: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()

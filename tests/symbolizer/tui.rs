@@ -72,14 +72,22 @@ impl Terminal {
 
     /// The screen, once it holds `text`.
     fn until(&self, text: &str) -> String {
+        self.until_it(&format!("{text:?}"), &|screen| screen.contains(text))
+    }
+
+    /// The screen, once it is as `wanted`: what stands there before a key is not what comes of it.
+    fn until_it(&self, what: &str, wanted: &dyn Fn(&str) -> bool) -> String {
         let start = Instant::now();
+        let mut before = String::new();
         loop {
             let screen = self.screen(false);
-            if screen.contains(text) {
+            // Twice the same: it is not being drawn.
+            if wanted(&screen) && screen == before {
                 return screen;
             }
-            assert!(start.elapsed() < PATIENCE, "no {text:?} in:\n{screen}");
-            thread::sleep(Duration::from_millis(20));
+            assert!(start.elapsed() < PATIENCE, "no {what} in:\n{screen}");
+            before = screen;
+            thread::sleep(Duration::from_millis(50));
         }
     }
 
@@ -171,26 +179,33 @@ fn flame_graph_and_filters() {
     terminal.press(&["3"]);
     terminal.until("▏all");
     terminal.press(&["Down"]);
-    let chosen = terminal.until("of all,");
-    let name = chosen
-        .lines()
-        .nth(21)
-        .unwrap()
-        .split("  ")
-        .next()
-        .unwrap()
-        .to_owned();
+    let named = |screen: &str| {
+        let line = screen.lines().nth(21)?;
+        line.split("  ").next().map(str::to_owned)
+    };
+    let chosen = terminal.until_it("another box", &|screen| {
+        named(screen).is_some_and(|name| name != "all")
+    });
+    let name = named(&chosen).unwrap();
     terminal.press(&["Enter"]);
-    let zoomed = terminal.until(&format!("▏{name}"));
     // Zoomed into, a box is as wide as the screen: nothing is beside it.
-    let line = zoomed.lines().nth(4).unwrap();
-    assert_eq!(line.matches('▏').count(), 1, "{zoomed}");
-    terminal.press(&["BSpace"]);
-    let whole = terminal.until("▏all");
+    let boxes = |screen: &str| {
+        screen
+            .lines()
+            .nth(4)
+            .map_or(0, |line| line.matches('▏').count())
+    };
+    let zoomed = terminal.until_it("one box", &|screen| boxes(screen) == 1);
     assert!(
-        whole.lines().nth(4).unwrap().matches('▏').count() > 1,
-        "{whole}"
+        zoomed
+            .lines()
+            .nth(4)
+            .unwrap()
+            .starts_with(&format!("▏{name}")),
+        "{zoomed}"
     );
+    terminal.press(&["BSpace"]);
+    terminal.until_it("several boxes", &|screen| boxes(screen) > 1);
 
     terminal.press(&["4", "Space"]);
     let screen = terminal.until("[x]");

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rawstack_symbolizer::watch::no_way_back;
 
 /// Numbers that are worked on together; a longer input is taken in pieces.
 const BATCH: usize = 1 << 20;
@@ -22,6 +23,7 @@ pub(super) fn from_standard_input() -> Batches {
     let (sender, receiver) = mpsc::sync_channel(QUEUE);
     // It ends with the input, or with the program.
     thread::spawn(move || {
+        no_way_back();
         if let Err(error) = read(&mut io::stdin().lock(), &sender) {
             let _ = sender.send(Err(error));
         }

@@ -9,6 +9,7 @@ use rawstack_symbolizer::error::Error;
 use rawstack_symbolizer::explore::Explored;
 use rawstack_symbolizer::text::clean;
 use rawstack_symbolizer::tui::{self, Look};
+use rawstack_symbolizer::watch::no_way_back;
 
 use super::{select, timeline};
 use crate::args::TuiArgs;
@@ -37,6 +38,8 @@ pub(crate) fn run(args: &TuiArgs) -> Result<ExitCode> {
         .files
         .iter()
         .map(|file| clean(&file.to_string_lossy()).into_owned());
+    // From here on keys have been pressed.
+    no_way_back();
     tui::run(
         &data,
         &title.collect::<Vec<_>>().join(", "),

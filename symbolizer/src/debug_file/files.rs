@@ -154,6 +154,14 @@ impl ModuleFiles {
             .find(|file| !file.segments.is_empty())
     }
 
+    /// The places of all files, that with most debug information first.
+    pub fn paths(&self) -> impl DoubleEndedIterator<Item = &Path> {
+        let own = self.files.iter().map(|(_, file)| file);
+        let shared = self.alternate.iter().chain(&self.package);
+        let all = self.dwarf().into_iter().chain(own).chain(shared);
+        all.map(|file| file.path.as_path())
+    }
+
     /// Whether there is nothing more to wish for.
     pub(super) fn is_whole(&self) -> bool {
         let named = |(rule, file): &(FoundBy, ElfFile)| {

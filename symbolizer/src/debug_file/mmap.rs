@@ -9,6 +9,8 @@ use std::path::Path;
 
 use memmap2::{Mmap, UncheckedAdvice};
 
+use crate::watch;
+
 /// Bytes around a page that are mapped with it.
 const AROUND: usize = 1 << 16;
 
@@ -33,10 +35,11 @@ impl FileBytes {
         if found.len() == 0 {
             return Ok(Self(Inner::Owned(Vec::new())));
         }
+        watch::open(path)?;
         let file = File::open(path)?;
         // SAFETY: the map is private and read-only, and nobody gets it as anything but bytes, every value of which
-        // is valid. A program that truncates the file meanwhile kills this process with SIGBUS, as it would with
-        // any mapped debug file; nothing is written and no memory is confused.
+        // is valid. A program that truncates the file meanwhile kills this process with SIGBUS, which is what its
+        // supervisor is there for; nothing is written and no memory is confused.
         let map = unsafe { Mmap::map(&file)? };
         Ok(Self(Inner::Mapped(map)))
     }

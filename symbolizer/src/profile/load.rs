@@ -18,6 +18,7 @@ use super::tree::{NodeId, StackTree};
 use crate::error::{Error, Result};
 use crate::jit::JitTable;
 use crate::resolve::KernelSymbolTable;
+use crate::watch;
 
 /// vDSO images that are kept of one archive; a machine has one or two.
 const MAX_VDSOS: usize = 8;
@@ -57,6 +58,7 @@ pub fn read(
     each: &mut EachSample<'_>,
 ) -> Result<()> {
     let input: Box<dyn Read> = if path == Path::new("-") {
+        watch::no_way_back();
         Box::new(io::stdin().lock())
     } else {
         let open = |source| Error::Open {

@@ -21,6 +21,8 @@ mod stored;
 mod symbols;
 pub mod trampoline;
 
+use std::iter;
+
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::{Module, ModuleKind};
 use rayon::prelude::*;
@@ -30,6 +32,7 @@ use crate::debug_file::locate::{Locator, ModuleFiles};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
 use crate::jit::JitTable;
+use crate::watch;
 use cached::ElfResolver;
 pub use damage::Damage;
 pub use jit::JitQuery;
@@ -104,7 +107,9 @@ impl Symbolizer {
                 ModuleKind::Elf
                 | ModuleKind::Vdso
                 | ModuleKind::Kernel
-                | ModuleKind::KernelModule => locator.locate(module),
+                | ModuleKind::KernelModule => {
+                    watch::reading(iter::empty(), || locator.locate(module))
+                }
                 ModuleKind::BpfProgram | ModuleKind::Anonymous => ModuleFiles::default(),
             };
             progress();
@@ -136,7 +141,7 @@ impl Symbolizer {
         progress: &(dyn Fn() + Sync),
     ) -> (Symbols, Vec<Answered>, Vec<Answer>) {
         let one = |query: &Query<'_>| {
-            let found = self.resolve_one(query);
+            let found = watch::reading(query.files.paths(), || self.resolve_one(query));
             progress();
             found
         };

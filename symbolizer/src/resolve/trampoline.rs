@@ -1,14 +1,14 @@
 //! Signal trampolines: code that a signal handler returns to and that nothing ever called.
 
-use std::slice;
+use std::{iter, slice};
 
 use foldhash::HashSet;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::Module;
 
 use super::file_offset::to_svma;
-use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::ModuleFiles;
+use crate::watch;
 
 /// Code of the trampolines: `mov $15,%rax; syscall` on x86-64, `mov x8,#139; svc #0` on arm64.
 const CODE: [&[u8]; 2] = [
@@ -23,39 +23,39 @@ const NAMES: [&[u8]; 4] = [
     b"__kernel_sigreturn",
 ];
 
-/// The trampolines of all modules.
+/// The trampolines of all modules, as far as frames lie in them.
 #[derive(Debug, Default)]
-pub struct Trampolines<'f> {
-    modules: Vec<(Option<&'f ElfFile>, HashSet<FileOffset>)>,
+pub struct Trampolines {
+    modules: Vec<HashSet<FileOffset>>,
 }
 
-impl<'f> Trampolines<'f> {
-    /// Look for them in `modules`, each with its files.
-    pub fn find(modules: &[&Module], files: &'f [ModuleFiles]) -> Self {
-        let find = |(module, files): (&&Module, &'f ModuleFiles)| {
-            let code = files.code();
-            let named = if code.is_none() {
-                by_name(module, files)
-            } else {
-                HashSet::default()
+impl Trampolines {
+    /// Look for them among the `offsets` of each of `modules`, with its files.
+    pub fn find(modules: &[&Module], files: &[ModuleFiles], offsets: &[Vec<FileOffset>]) -> Self {
+        let find = |((module, files), offsets): ((&&Module, &ModuleFiles), &Vec<FileOffset>)| {
+            let Some(code) = files.code() else {
+                return watch::reading(files.paths(), || by_name(module, files));
             };
-            (code, named)
+            let starts = |offset: &FileOffset| {
+                let begins = |pattern: &&[u8]| {
+                    let there = code.range(offset.0, pattern.len() as u64);
+                    there == Some(*pattern)
+                };
+                CODE.iter().any(begins)
+            };
+            watch::reading(iter::once(code.path.as_path()), || {
+                offsets.iter().copied().filter(starts).collect()
+            })
         };
         Self {
-            modules: modules.iter().zip(files).map(find).collect(),
+            modules: modules.iter().zip(files).zip(offsets).map(find).collect(),
         }
     }
 
     /// Whether `offset` of module number `module` is the first byte of one, which no call returns to.
     pub fn has(&self, module: usize, offset: FileOffset) -> bool {
-        let Some((code, named)) = self.modules.get(module) else {
-            return false;
-        };
-        let starts = |pattern: &&[u8]| {
-            let there = code.and_then(|file| file.range(offset.0, pattern.len() as u64));
-            there == Some(*pattern)
-        };
-        named.contains(&offset) || CODE.iter().any(starts)
+        let found = self.modules.get(module);
+        found.is_some_and(|offsets| offsets.contains(&offset))
     }
 }
 
