@@ -96,7 +96,8 @@ fn working_in_chromium() {
     browse(golden().path(), "working");
 }
 
-/// Check that names which are markup or script stay text, and that nothing is run or asked for.
+/// Check that names which are markup or script stay text, that nothing is run or asked for, and that times may lie far
+/// apart.
 #[test]
 fn hostile_names_in_chromium() {
     let work = tempfile::tempdir().unwrap();
@@ -139,6 +140,14 @@ fn hostile_names_in_chromium() {
             ..Sample::default()
         });
     }
+    // As far from the others as can be said.
+    archive.sample(Sample {
+        pid: 2,
+        tid: 2,
+        kernel,
+        time_ns: u64::MAX,
+        ..Sample::default()
+    });
     archive.write(work.path(), "a.rawstack");
     browse(work.path(), "hostile");
 }

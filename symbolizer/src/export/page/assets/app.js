@@ -36,7 +36,9 @@ class App {
 
   // Take a step that can be taken back.
   go(change) {
-    this.state = { ...this.state, ...change };
+    const next = { ...this.state, ...change };
+    if (JSON.stringify(next) === JSON.stringify(this.state)) return;
+    this.state = next;
     this.index = this.last = this.index + 1;
     history.pushState({ ...this.state, index: this.index }, "");
     this.update();
@@ -98,7 +100,8 @@ class App {
       graph.set(graph.view, box);
       return;
     }
-    this.go({ path: this.view.pathOf(box).map((i) => this.view.stepOf(i)) });
+    // The root is the empty path: it is there whatever is selected.
+    this.go({ path: box === 0 ? [] : this.view.pathOf(box).map((i) => this.view.stepOf(i)) });
   }
 
   openBox(graph, box) {
@@ -225,7 +228,7 @@ class App {
       by("facts").append(line);
     }
     const { column, rows, perCell } = this.heat;
-    by("time-scale").textContent = `a column is ${plainly(column, "ns")}, from the bottom up ${rows > 1 ? `in cells of ${plainly(perCell * head.slot_ns, "ns")}` : "as one cell"}; darker is more. Drag to select.`;
+    by("time-scale").textContent = `a column is ${plainly(column, "ns")}, from the bottom up ${rows > 1 ? `in cells of ${plainly(perCell * head.slot_ns, "ns")}` : "as one cell"}; a stronger colour is more. Drag to select.`;
   }
 
   facets() {
