@@ -49,6 +49,8 @@ pub(crate) enum Verb {
     Flamegraph(FlamegraphArgs),
     /// Look at a profile in the terminal
     Tui(TuiArgs),
+    /// Write samples in the format of another tool
+    Export(ExportArgs),
     /// Tell for each module which files name it, and what is missing
     Symbols(SymbolsArgs),
     /// Name bare offsets or addresses
@@ -296,6 +298,59 @@ pub(crate) struct FlamegraphArgs {
     /// Leave out boxes below this share of the total (SVG; a page holds all)
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub(crate) min: f64,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Selection
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Selection by name
+    #[command(flatten)]
+    pub(crate) names: NameFilterArgs,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Formats of `export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Folded stacks, a line each: root;…;leaf weight
+    Folded,
+    /// pprof's protocol buffer, compressed
+    Pprof,
+    /// speedscope, JSON
+    Speedscope,
+    /// OpenTelemetry profiles (v1development)
+    Otlp,
+    /// Samples with names, one JSON object a line
+    Json,
+    /// Samples with names, one row each
+    Csv,
+    /// Text that tools made for perf script read
+    PerfScript,
+}
+
+/// `rawstack export`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Samples are added up by stack and thread for folded, pprof, speedscope and otlp, which hold
+one event; the other formats have each sample with its time. docs/exports.md tells more.
+
+EXAMPLES:
+  rawstack export web.rawstack --format pprof -o web.pb.gz && go tool pprof -top web.pb.gz
+  rawstack export web.rawstack --format pprof --raw -o raw.pb.gz
+  rawstack export 'host-*.rawstack' --format json | jq -r .comm | sort | uniq -c")]
+pub(crate) struct ExportArgs {
+    /// Archives, or patterns of their names
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: ExportFormat,
+    /// Look for no names: modules with build IDs and offsets alone
+    #[arg(long)]
+    pub(crate) raw: bool,
     /// Symbols
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,

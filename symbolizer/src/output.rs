@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use rayon::prelude::*;
 
@@ -55,6 +55,15 @@ impl Write for StandardOutput {
     fn flush(&mut self) -> io::Result<()> {
         io::stdout().flush()
     }
+}
+
+/// Fail where `target` is a terminal: what is to come is no text.
+pub fn refuse_terminal(target: Option<&Path>) -> Result<()> {
+    let to_stdout = target.is_none_or(|path| path == Path::new("-"));
+    if to_stdout && io::stdout().is_terminal() {
+        bail!("failed to write to the terminal: this format is no text; name a file with -o");
+    }
+    Ok(())
 }
 
 /// Write what `render` makes of `items`, in their order: rendered in pieces by all threads, while what is ready is

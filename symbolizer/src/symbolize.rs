@@ -10,19 +10,21 @@ use made::wanted_functions;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::{Module, ModuleKind, State, Vdso};
 
-use crate::debug_file::elf::ElfFile;
+use crate::debug_file::elf::{ElfFile, PF_X};
 use crate::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use crate::debug_file::mmap::FileBytes;
 use crate::jit::JitSymbolId;
 use crate::profile::tree::{Jit, TreeFrame, shown_path};
-use crate::profile::{Profile, ThreadFacts};
+use crate::profile::{ModuleId, Profile, ThreadFacts};
 use crate::resolve::file_offset::lookup_offset;
 use crate::resolve::trampoline::Trampolines;
 use crate::resolve::{
     Answer, Answered, JitQuery, KernelSymbolTable, Place, Query, Symbolizer, Symbols,
     UnresolvedReason,
 };
-use crate::symbolized::{FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
+use crate::symbolized::{
+    CodePlace, CodeRange, FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile,
+};
 use crate::text::{StringId, clean};
 
 /// What stands for the module of a frame that belongs to none.
@@ -75,6 +77,24 @@ pub fn symbolize(
         offsets,
         jit: wanted.into_iter().zip(jit).collect(),
         inlines,
+        ..Builder::default()
+    };
+    builder.modules(&profile, &files);
+    builder.frames(&profile);
+    builder.markers();
+    builder.finish(profile)
+}
+
+/// Put `profile` into the form of one with names, without looking for any: each frame is its module and offset.
+pub fn leave_raw(profile: Profile) -> SymbolizedProfile {
+    let files: Vec<ModuleFiles> = profile
+        .tree
+        .modules()
+        .iter()
+        .map(|_| ModuleFiles::default())
+        .collect();
+    let mut builder = Builder {
+        raw: true,
         ..Builder::default()
     };
     builder.modules(&profile, &files);
@@ -145,6 +165,8 @@ struct Builder {
     offsets: Vec<Vec<FileOffset>>,
     jit: Vec<((JitSymbolId, u64), Answer)>,
     inlines: bool,
+    /// Nothing was looked for.
+    raw: bool,
     out: SymbolizedProfile,
     /// Path, short name and reasons of each module.
     shown: Vec<(StringId, String, HashMap<UnresolvedReason, u64>)>,
@@ -189,6 +211,7 @@ impl Builder {
                     .map(|recording| host(&recording.host))
                     .unwrap_or_default(),
                 build_id: module.build_id.as_ref().map(ToString::to_string),
+                hash: module.content_hash.map(hex),
                 files: found.collect(),
                 damaged: self
                     .answered
@@ -196,6 +219,7 @@ impl Builder {
                     .is_some_and(|module| module.damaged),
                 damage: self.answered.get(index).and_then(|module| module.damage),
                 path,
+                code: code(module),
                 ..ModuleSymbols::default()
             });
         }
@@ -215,6 +239,11 @@ impl Builder {
                 frame.address.0
             };
             self.out.addresses.push(address);
+            let in_file = frame.jit == Jit::No && frame.module != ModuleId::NONE;
+            self.out.places.push(CodePlace {
+                module: in_file.then_some(frame.module.0),
+                offset: lookup_offset(frame.offset, frame.kind).0,
+            });
         }
         let sorted = |reasons: &HashMap<UnresolvedReason, u64>| {
             let mut rows: Vec<_> = reasons
@@ -295,6 +324,9 @@ impl Builder {
     fn answer(&self, frame: &TreeFrame) -> Result<Answer, UnresolvedReason> {
         if frame.lost {
             return Err(UnresolvedReason::LostTable);
+        }
+        if self.raw {
+            return Err(UnresolvedReason::NotAsked);
         }
         let wanted = lookup_offset(frame.offset, frame.kind);
         let place = self
@@ -387,6 +419,7 @@ impl Builder {
 
     fn finish(self, profile: Profile) -> SymbolizedProfile {
         let mut out = self.out;
+        out.raw = self.raw;
         out.nodes = profile.tree.nodes().to_vec();
         out.archives = profile.archives;
         out.threads = profile.facts.threads().iter().map(cleaned).collect();
@@ -398,6 +431,22 @@ impl Builder {
         out.rows = profile.rows;
         out
     }
+}
+
+fn hex(hash: [u8; 16]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Parts of a module's file that hold code.
+fn code(module: &Module) -> Vec<CodeRange> {
+    let segments = module.segments.iter();
+    let code = segments.filter(|segment| segment.flags & PF_X != 0 && segment.file_size > 0);
+    code.map(|segment| CodeRange {
+        offset: segment.offset.0,
+        size: segment.file_size,
+        vaddr: segment.vaddr,
+    })
+    .collect()
 }
 
 /// Operating system and kernel release in the facts of a host.

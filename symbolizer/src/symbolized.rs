@@ -34,6 +34,8 @@ pub struct ModuleSymbols {
     pub path: String,
     /// Build ID, lower-case hexadecimal.
     pub build_id: Option<String>,
+    /// Hash of the file's ends and length, hexadecimal, where there is no build ID.
+    pub hash: Option<String>,
     /// Distinct frames.
     pub frames: u64,
     /// Distinct frames without a name, by reason.
@@ -50,6 +52,19 @@ pub struct ModuleSymbols {
     pub tried: Vec<Tried>,
     /// Operating system and kernel release of the host that was recorded, where they are known.
     pub host: (String, String),
+    /// Parts of the file that hold code.
+    pub code: Vec<CodeRange>,
+}
+
+/// A part of a module's file that holds code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodeRange {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Size in the file, in bytes.
+    pub size: u64,
+    /// Address as the file states it, before it is loaded anywhere.
+    pub vaddr: u64,
 }
 
 /// A file that was found for a module.
@@ -86,16 +101,40 @@ pub struct SymbolizedProfile {
     pub(crate) chains: Vec<Vec<u32>>,
     /// For each frame of the tree its address, where the tree keeps addresses; else its offset.
     pub(crate) addresses: Vec<u64>,
+    /// For each frame of the tree where its code lies.
+    pub(crate) places: Vec<CodePlace>,
     /// Prefix tree of stacks: parent and frame.
     pub(crate) nodes: Vec<(NodeId, FrameId)>,
     /// Frames that say why a stack ends.
     pub(crate) markers: HashMap<State, u32>,
     /// What stands for a stack without any frame.
     pub(crate) empty: u32,
+    /// Names were not looked for.
+    pub(crate) raw: bool,
 }
 
 /// A stack of a row: indices of frames, leaf first.
 pub type Stack = Vec<u32>;
+
+/// Where the code of a frame lies, without its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodePlace {
+    /// Its module, an index into [`SymbolizedProfile::modules`]; none for what lies in no file.
+    pub module: Option<u32>,
+    /// Offset in the module's file, in the kernel from `_stext`; of a return address that of the call before it.
+    pub offset: u64,
+}
+
+/// One frame of a stack with the code address that it stands at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// Code address, an index into [`SymbolizedProfile::places`]; none for what says why a stack ends.
+    pub place: Option<u32>,
+    /// Names, an index into [`SymbolizedProfile::frames`].
+    pub named: u32,
+    /// Number of the code address in its stack: frames inlined into one another share it.
+    pub level: u32,
+}
 
 impl SymbolizedProfile {
     /// A frame by index.
@@ -134,32 +173,48 @@ impl SymbolizedProfile {
     /// As [`stack`](Self::stack), from the halves themselves.
     pub fn halves(&self, kernel: NodeId, user: NodeId, end: (State, bool), stack: &mut Stack) {
         stack.clear();
-        self.each_frame(kernel, user, end, &mut |_, frame| stack.push(frame));
+        self.each_located(kernel, user, end, &mut |frame| stack.push(frame.named));
     }
 
-    /// Go through a stack, leaf first: `each` gets the address (in the kernel the offset) and the frame.
-    pub fn each_frame(
+    /// Whether names were not looked for.
+    pub fn is_raw(&self) -> bool {
+        self.raw
+    }
+
+    /// Where the code of all distinct frames lies.
+    pub fn places(&self) -> &[CodePlace] {
+        &self.places
+    }
+
+    /// Raw address of a frame, in the kernel its offset; 0 where there is none.
+    pub fn address(&self, frame: &Located) -> u64 {
+        let place = frame.place.map(|place| place as usize);
+        let address = place.and_then(|place| self.addresses.get(place));
+        address.copied().unwrap_or(0)
+    }
+
+    /// Go through a stack, leaf first, with the code addresses of its frames.
+    pub fn each_located(
         &self,
         kernel: NodeId,
         user: NodeId,
         (state, kernel_cut): (State, bool),
-        each: &mut dyn FnMut(u64, u32),
+        each: &mut dyn FnMut(Located),
     ) {
         // A wait that had not ended with the recording can be whole all the same.
         let is_whole = state == State::Pending && self.nodes.get(user.index()).is_some();
-        let marker = self.markers.get(&state).filter(|_| !is_whole);
-        let cut_between = marker.filter(|_| kernel_cut);
-        let cut_below = marker.filter(|_| !kernel_cut);
-        let mut frames = self.half(kernel, each);
-        cut_between.into_iter().for_each(|&marker| each(0, marker));
-        frames += self.half(user, each);
-        cut_below.into_iter().for_each(|&marker| each(0, marker));
+        let marker = self.markers.get(&state).filter(|_| !is_whole).copied();
+        let mut level = 0;
+        let mut frames = self.half(kernel, &mut level, each);
+        mark(marker.filter(|_| kernel_cut), &mut level, each);
+        frames += self.half(user, &mut level, each);
+        mark(marker.filter(|_| !kernel_cut), &mut level, each);
         if frames == 0 && marker.is_none() {
-            each(0, self.empty);
+            mark(Some(self.empty), &mut level, each);
         }
     }
 
-    fn half(&self, leaf: NodeId, each: &mut dyn FnMut(u64, u32)) -> usize {
+    fn half(&self, leaf: NodeId, level: &mut u32, each: &mut dyn FnMut(Located)) -> usize {
         let mut next = leaf;
         let mut count = 0;
         // Every node is met once at most, so a loop in the tree would end too.
@@ -167,11 +222,15 @@ impl SymbolizedProfile {
             let Some(&(parent, frame)) = self.nodes.get(next.index()) else {
                 break;
             };
-            let address = self.addresses.get(frame.index()).copied().unwrap_or(0);
             for &named in self.chains.get(frame.index()).into_iter().flatten() {
-                each(address, named);
+                each(Located {
+                    place: Some(frame.0),
+                    named,
+                    level: *level,
+                });
                 count += 1;
             }
+            *level = level.saturating_add(1);
             next = parent;
         }
         count
@@ -206,4 +265,15 @@ impl SymbolizedProfile {
             .is_some_and(|event| event.unit == unit);
         if own { row.weight } else { row.samples }
     }
+}
+
+/// Give what says why a stack ends, at a level of its own.
+fn mark(named: Option<u32>, level: &mut u32, each: &mut dyn FnMut(Located)) {
+    let Some(named) = named else { return };
+    each(Located {
+        place: None,
+        named,
+        level: *level,
+    });
+    *level = level.saturating_add(1);
 }

@@ -26,6 +26,7 @@ fn help() {
         "dump",
         "report",
         "flamegraph",
+        "export",
         "symbols",
         "symbolize",
         "cache",

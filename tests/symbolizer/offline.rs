@@ -42,7 +42,7 @@ pub(crate) fn text_offsets(path: &Path, step: usize) -> Vec<u64> {
 }
 
 /// An archive with a sample at each of the offsets.
-fn archive_of(path: &Path, step: usize) -> Archive {
+pub(crate) fn archive_of(path: &Path, step: usize) -> Archive {
     let mut archive = Archive::new();
     archive.process(1, "program", "/");
     let module = archive.module(recorded(path));

@@ -170,3 +170,46 @@ fn unreadable_options() {
         );
     }
 }
+
+/// Check that a pattern stands for the archives that it matches, that one without a match is an error, and that a file
+/// whose own name looks like a pattern is that file.
+#[test]
+fn patterns() {
+    let work = tempfile::tempdir().unwrap();
+    for name in ["a-1.rawstack", "a-2.rawstack", "b.rawstack", "[a].rawstack"] {
+        let mut archive = Archive::new();
+        archive.sample(Sample::default());
+        archive.write(work.path(), name);
+    }
+    let samples = |files: &[&str]| {
+        let text = succeed(work.path(), &[&["report", "--json", "-q"], files].concat());
+        let report: Value = serde_json::from_str(&text).unwrap();
+        report["samples"].as_u64().unwrap()
+    };
+    assert_eq!(samples(&["a-*.rawstack"]), 2);
+    assert_eq!(samples(&["?-[12].rawstack", "b.rawstack"]), 3);
+    assert_eq!(samples(&["[a].rawstack"]), 1);
+    let ran = rawstack(work.path(), &["report", "c-*.rawstack"]);
+    assert_eq!(ran.code, 2);
+    let expected = "rawstack: failed to find an archive: no file matches `c-*.rawstack`\n";
+    assert_eq!(ran.err, expected);
+}
+
+/// Check that an archive is never taken as the file to write.
+#[test]
+fn archive_as_output() {
+    let work = tempfile::tempdir().unwrap();
+    let path = Archive::new().write(work.path(), "only.rawstack");
+    let before = std::fs::read(&path).unwrap();
+    for verb in [&["report"][..], &["export", "--format", "folded"]] {
+        let args = ["only.rawstack", "-o", "./only.rawstack"];
+        let ran = rawstack(work.path(), &[verb, &args].concat());
+        assert_eq!(ran.code, 2);
+        assert!(
+            ran.err.contains("it is an archive to read from"),
+            "{}",
+            ran.err
+        );
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}

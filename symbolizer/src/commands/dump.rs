@@ -1,16 +1,17 @@
 //! `rawstack dump`.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
+use std::slice;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rawstack_symbolizer::export::dump::JsonDump;
-use rawstack_symbolizer::export::perf_script;
+use rawstack_symbolizer::export::perf_script::PerfScript;
 use rawstack_symbolizer::output;
-use rawstack_symbolizer::profile::rows::Adder;
-use rawstack_symbolizer::profile::{Filter, NodeId, StackTree, load};
+use rawstack_symbolizer::profile::{Filter, load};
+use rawstack_symbolizer::report::NameFilter;
 
+use super::export::{Samples, shared};
 use super::select;
 use crate::args::{DumpArgs, DumpFormat};
 
@@ -22,14 +23,6 @@ pub(crate) fn run(args: &DumpArgs) -> Result<ExitCode> {
         DumpFormat::PerfScript => perf_script(args, &filter)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A tree that keeps each address.
-fn shared() -> load::Shared {
-    load::Shared {
-        tree: StackTree::new(true),
-        ..load::Shared::default()
-    }
 }
 
 fn json(args: &DumpArgs, filter: &Filter) -> Result<()> {
@@ -46,41 +39,16 @@ fn json(args: &DumpArgs, filter: &Filter) -> Result<()> {
     out.flush().context("failed to write the output")
 }
 
-/// Two passes: the first finds the distinct addresses to name, the second prints the samples.
 fn perf_script(args: &DumpArgs, filter: &Filter) -> Result<()> {
-    if args.file == Path::new("-") {
-        bail!("failed to read the archive twice from standard input: give it as a file");
-    }
-    let mut first = shared();
-    load::read(&mut first, &args.file, filter, &mut |_, _, _| Ok(()))?;
-    select::check_events(filter, &first.events)?;
-    let named = select::name(
-        Adder::default().finish(first),
-        &args.symbols,
-        args.output.quiet,
-    )?;
-    let mut out = output::open(args.output.output.as_deref())?;
-    let mut room = Vec::new();
-    load::read(
-        &mut shared(),
-        &args.file,
+    let samples = Samples {
+        files: slice::from_ref(&args.file),
         filter,
-        &mut |_, sample, event| {
-            // The same archive gives the same numbers each time it is read.
-            let kernel = if filter.no_kernel {
-                NodeId::NONE
-            } else {
-                sample.kernel
-            };
-            let sample = perf_script::ScriptSample {
-                row: &sample.row,
-                kernel,
-                user: sample.user,
-                thread: sample.thread,
-                event,
-            };
-            perf_script::write_sample(&named, &sample, &mut room, &mut *out)
-        },
-    )?;
+        names: &NameFilter::default(),
+        symbols: &args.symbols,
+        raw: false,
+        quiet: args.output.quiet,
+    };
+    let mut out = output::open(args.output.output.as_deref())?;
+    samples.export(&mut PerfScript, &mut *out)?;
     out.flush().context("failed to write the output")
 }

@@ -1,7 +1,7 @@
 //! `rawstack flamegraph`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -19,11 +19,12 @@ use crate::args::FlamegraphArgs;
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<ExitCode> {
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
+    let files = select::archives(&args.files, args.output.output.as_deref())?;
     let is_page = args.output.output.as_deref().is_some_and(names_page);
     let picture = if is_page {
-        page(args, &filter, &names)?
+        page(args, &files, &filter, &names)?
     } else {
-        svg(args, &filter, &names)?
+        svg(args, &files, &filter, &names)?
     };
     // Only a picture that is finished takes the place of an older one.
     let mut out = output::open(args.output.output.as_deref())?;
@@ -44,8 +45,13 @@ fn title(args: &FlamegraphArgs) -> &str {
     args.title.as_deref().unwrap_or("Flame graph")
 }
 
-fn svg(args: &FlamegraphArgs, filter: &Filter, names: &NameFilter) -> Result<Vec<u8>> {
-    let mut profile = select::load(&args.files, filter, Apart::Comms, args.output.quiet)?;
+fn svg(
+    args: &FlamegraphArgs,
+    files: &[PathBuf],
+    filter: &Filter,
+    names: &NameFilter,
+) -> Result<Vec<u8>> {
+    let mut profile = select::load(files, filter, Apart::Comms, args.output.quiet)?;
     select::keep_one_event(&mut profile, filter, args.output.quiet);
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let options = FlamegraphOptions {
@@ -57,8 +63,13 @@ fn svg(args: &FlamegraphArgs, filter: &Filter, names: &NameFilter) -> Result<Vec
     Ok(picture)
 }
 
-fn page(args: &FlamegraphArgs, filter: &Filter, names: &NameFilter) -> Result<Vec<u8>> {
-    let (profile, timeline) = timeline::load(&args.files, filter, args.output.quiet)?;
+fn page(
+    args: &FlamegraphArgs,
+    files: &[PathBuf],
+    filter: &Filter,
+    names: &NameFilter,
+) -> Result<Vec<u8>> {
+    let (profile, timeline) = timeline::load(files, filter, args.output.quiet)?;
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let mut picture = Vec::new();
     page::write(&named, &timeline, names, title(args), &mut picture)?;

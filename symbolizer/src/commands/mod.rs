@@ -2,6 +2,7 @@
 
 mod cache;
 mod dump;
+mod export;
 mod flamegraph;
 mod info;
 mod numbers;
@@ -35,6 +36,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Report(args) => report::run(args),
         Verb::Flamegraph(args) => flamegraph::run(args),
         Verb::Tui(args) => tui::run(args),
+        Verb::Export(args) => export::run(args),
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
         Verb::Cache(args) => cache::run(args),

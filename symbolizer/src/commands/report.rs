@@ -15,8 +15,9 @@ use crate::args::{self, ReportArgs};
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
+    let files = select::archives(&args.files, args.output.output.as_deref())?;
     let by = group_by(args.by);
-    let mut profile = select::load(&args.files, &filter, apart(by), args.output.quiet)?;
+    let mut profile = select::load(&files, &filter, apart(by), args.output.quiet)?;
     if by != GroupBy::Event {
         select::keep_one_event(&mut profile, &filter, args.output.quiet);
     }

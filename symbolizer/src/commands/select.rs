@@ -1,7 +1,7 @@
 //! Options of selection and symbols → what the library takes; and the way from archives to a profile with names.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rawstack_symbolizer::debug_file::locate::Locator;
@@ -141,6 +141,40 @@ fn duration(text: &str) -> Option<u64> {
     whole
         .checked_mul(10u64.checked_pow(scale)?)?
         .checked_add(part)
+}
+
+/// The archives that are meant: patterns (`*`, `?`, `[…]`) of names that are no file's own stand for what they match,
+/// in the order of the names. None of them may be the file that is to be written.
+pub(super) fn archives(named: &[PathBuf], output: Option<&Path>) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in named {
+        let pattern = path.to_str().filter(|text| text.contains(['*', '?', '[']));
+        match pattern.filter(|_| !path.exists()) {
+            Some(pattern) => {
+                let shown = pattern.escape_debug();
+                let matches = glob::glob(pattern)
+                    .with_context(|| format!("failed to read the pattern `{shown}`"))?;
+                let before = files.len();
+                for found in matches {
+                    files.push(found.with_context(|| format!("failed to look for `{shown}`"))?);
+                }
+                if files.len() == before {
+                    bail!("failed to find an archive: no file matches `{shown}`");
+                }
+            }
+            None => files.push(path.clone()),
+        }
+    }
+    let output = output.and_then(|path| path.canonicalize().ok());
+    for file in &files {
+        if output.is_some() && file.canonicalize().ok() == output {
+            bail!(
+                "failed to write {}: it is an archive to read from; name another file with -o",
+                file.display()
+            );
+        }
+    }
+    Ok(files)
 }
 
 /// Read archives and add their samples up.

@@ -26,16 +26,16 @@ pub(crate) fn run(args: &TuiArgs) -> Result<ExitCode> {
             "failed to read the archive from standard input, where keys come from: give it as a file"
         );
     }
+    let files = select::archives(&args.files, None)?;
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
-    let (profile, timeline) = timeline::load(&args.files, &filter, args.quiet)?;
+    let (profile, timeline) = timeline::load(&files, &filter, args.quiet)?;
     let named = select::name(profile, &args.symbols, args.quiet)?;
     let data = Explored::of(&named, &timeline, &names);
     if data.is_empty() {
         return Err(Error::NothingToDraw.into());
     }
-    let title = args
-        .files
+    let title = files
         .iter()
         .map(|file| clean(&file.to_string_lossy()).into_owned());
     // From here on keys have been pressed.

@@ -1,9 +1,12 @@
 //! Folded stacks: `root;…;leaf weight`, one line each, sorted.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use foldhash::HashMap;
 
+use super::exporter::{ExportSample, Exporter, Source};
+use crate::error::Result;
 use crate::profile::{Row, ThreadId};
 use crate::report::NameFilter;
 use crate::symbolized::{Stack, SymbolizedProfile};
@@ -59,7 +62,7 @@ fn root(profile: &SymbolizedProfile, thread: ThreadId) -> String {
 }
 
 /// A name as it may stand between semicolons. Kernel functions get perf's mark, which gives them their colour.
-fn part(name: &str, kernel: bool) -> String {
+pub(super) fn part(name: &str, kernel: bool) -> String {
     let mut part = name.replace(';', ":");
     if kernel {
         part.push_str("_[k]");
@@ -92,7 +95,7 @@ impl Parts {
 }
 
 /// Stacks as a tree: each node has its name, its parent and the weight of all stacks through it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Tree {
     nodes: Vec<(StringId, Option<u32>, u64)>,
     index: HashMap<(Option<u32>, StringId), u32>,
@@ -101,8 +104,8 @@ struct Tree {
 }
 
 impl Tree {
-    /// Add a stack, root first.
-    fn add(&mut self, names: impl Iterator<Item = StringId>, weight: u64) {
+    /// Add a stack, root first; tells its leaf.
+    fn add(&mut self, names: impl Iterator<Item = StringId>, weight: u64) -> Option<u32> {
         self.total = self.total.saturating_add(weight);
         let mut parent = None;
         for name in names {
@@ -116,6 +119,7 @@ impl Tree {
             }
             parent = Some(node);
         }
+        parent
     }
 
     /// Write a line for each node with weight of its own; one below `least` gives it to its parent.
@@ -159,6 +163,89 @@ impl Tree {
             line.push_str(name);
         }
         line
+    }
+}
+
+/// The bytes of a line, without putting it together.
+fn line_bytes<'p>(path: &'p [&'p str]) -> impl Iterator<Item = u8> + 'p {
+    let parts = path.iter().enumerate();
+    parts.flat_map(|(depth, part)| {
+        let separator = (depth > 0).then_some(b';');
+        separator.into_iter().chain(part.bytes())
+    })
+}
+
+/// All stacks, each with the weight that ends there.
+///
+/// The stacks are held as a tree and never as text, which would be many times as large; they are sorted by the bytes
+/// of the lines to come.
+#[derive(Debug, Default)]
+pub struct Folded {
+    tree: Tree,
+    texts: StringTable,
+    of_frames: HashMap<u32, StringId>,
+    /// Weight that ends at each node.
+    own: Vec<u64>,
+}
+
+impl Folded {
+    /// Pieces of a node's line, root first.
+    fn path(&self, leaf: u32) -> Vec<&str> {
+        let mut path = Vec::new();
+        let mut next = Some(leaf);
+        while let Some(&(name, parent, _)) =
+            next.and_then(|node| self.tree.nodes.get(node as usize))
+        {
+            path.push(self.texts.get(name));
+            next = parent;
+        }
+        path.reverse();
+        path
+    }
+}
+
+impl Exporter for Folded {
+    fn start(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
+        Ok(())
+    }
+
+    fn sample(
+        &mut self,
+        source: &Source<'_>,
+        sample: &ExportSample<'_>,
+        _: &mut dyn Write,
+    ) -> Result<()> {
+        let profile = source.profile;
+        let root = self.texts.intern(&root(profile, sample.thread));
+        let mut names = vec![root];
+        for frame in sample.stack.iter().rev() {
+            let texts = &mut self.texts;
+            let name = self.of_frames.entry(frame.named).or_insert_with(|| {
+                let frame = profile.frame(frame.named);
+                texts.intern(&part(profile.text(frame.name), frame.kernel))
+            });
+            names.push(*name);
+        }
+        let leaf = self.tree.add(names.into_iter(), sample.weight);
+        self.own.resize(self.tree.nodes.len(), 0);
+        if let Some(own) = leaf.and_then(|leaf| self.own.get_mut(leaf as usize)) {
+            *own = own.saturating_add(sample.weight);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &Source<'_>, out: &mut dyn Write) -> Result<()> {
+        let nodes = (0u32..).zip(&self.own);
+        let mut leaves: Vec<u32> = nodes
+            .filter(|&(_, &own)| own > 0)
+            .map(|(leaf, _)| leaf)
+            .collect();
+        leaves.sort_by(|&a, &b| line_bytes(&self.path(a)).cmp(line_bytes(&self.path(b))));
+        for leaf in leaves {
+            let own = self.own.get(leaf as usize).copied().unwrap_or(0);
+            writeln!(out, "{} {own}", self.path(leaf).join(";"))?;
+        }
+        Ok(())
     }
 }
 

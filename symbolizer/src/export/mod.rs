@@ -1,8 +1,18 @@
 //! Finished results → formats of other tools. Knows no ELF and no DWARF.
 
 pub mod dump;
+pub mod exporter;
 pub mod flamegraph;
 pub mod folded;
+pub mod lines;
+mod mappings;
+pub mod otlp;
 pub mod page;
 pub mod perf_script;
+pub mod pprof;
+mod prefix;
+mod protobuf;
+pub mod speedscope;
 pub mod symbolized;
+
+pub use exporter::{ExportSample, Exporter, Feed, Halves, Source, export_rows};

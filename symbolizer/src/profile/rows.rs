@@ -94,6 +94,8 @@ pub enum Apart {
     Threads,
     /// CPUs.
     Cpus,
+    /// Everything that is known of threads.
+    Facts,
 }
 
 impl Apart {
@@ -109,6 +111,8 @@ impl Apart {
             Self::Cgroups => (0, 0, 0, thread.cgroup.clone()),
             Self::Threads => (archive, pid, tid, thread.comm.clone()),
             Self::Cpus => (archive, 0, 0, String::new()),
+            // Not asked for: each set of facts stands for itself.
+            Self::Facts => (archive, pid, tid, String::new()),
         }
     }
 }
@@ -158,6 +162,9 @@ impl Adder {
     }
 
     fn representative(&mut self, shared: &Shared, thread: ThreadId) -> ThreadId {
+        if self.apart == Apart::Facts {
+            return thread;
+        }
         let threads = shared.facts.threads();
         while let Some(next) = threads.get(self.stands_for.len()) {
             let id = ThreadId(u32::try_from(self.stands_for.len()).unwrap_or(u32::MAX));

@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 
 use crate::profile::Row;
-use crate::symbolized::{Stack, SymbolizedProfile};
+use crate::symbolized::{Located, Stack, SymbolizedProfile};
 
 /// A selection by names; an empty part selects everything.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +48,25 @@ impl NameFilter {
 }
 
 impl Selected<'_> {
+    /// Take the frames that are not shown out of `stack`; `false` where the whole stack does not count.
+    pub fn choose(&self, stack: &mut Vec<Located>) -> bool {
+        let matches = |answers: &[bool], frame: &Located| {
+            answers
+                .get(frame.named as usize)
+                .is_some_and(|&answer| answer)
+        };
+        let any = |answers: &Vec<bool>| stack.iter().any(|frame| matches(answers, frame));
+        if self.focus.as_ref().is_some_and(|focus| !any(focus))
+            || self.ignore.as_ref().is_some_and(any)
+        {
+            return false;
+        }
+        if let Some(hide) = &self.hide {
+            stack.retain(|frame| !matches(hide, frame));
+        }
+        true
+    }
+
     /// Put the stack of `row` into `stack`, leaf first; `false` where the row does not count.
     pub fn stack(&self, row: &Row, stack: &mut Stack) -> bool {
         self.profile.stack(row, stack);

@@ -26,6 +26,8 @@ pub enum UnresolvedReason {
     NoJitMap,
     /// The archive holds no symbols of the kernel.
     NoKernelSymbols,
+    /// Names were not asked for.
+    NotAsked,
 }
 
 impl UnresolvedReason {
@@ -43,6 +45,7 @@ impl UnresolvedReason {
             Self::GeneratedCode => "generated-code",
             Self::NoJitMap => "no-jit-map",
             Self::NoKernelSymbols => "no-kernel-symbols",
+            Self::NotAsked => "not-asked",
         }
     }
 
@@ -68,6 +71,7 @@ impl UnresolvedReason {
                 "code made at run time, and no JIT map was recorded; have the program give one (README, Interpreters)"
             }
             Self::NoKernelSymbols => "the archive holds no kernel symbols",
+            Self::NotAsked => "names were not asked for",
         }
     }
 }

@@ -1,0 +1,192 @@
+//! What all exports have in common: samples one after the other, each with its names, in; bytes out.
+
+use std::io::Write;
+
+use rawstack_format::record::{Sample, State};
+
+use crate::error::Result;
+use crate::profile::{NodeId, ThreadFacts, ThreadId};
+use crate::report::NameFilter;
+use crate::report::names::Selected;
+use crate::symbolized::{Located, SymbolizedProfile};
+
+/// Writes one format. Gets the samples in the order of the archive, or added up by stack and thread.
+pub trait Exporter {
+    /// Called once, before the first sample.
+    fn start(&mut self, source: &Source<'_>, out: &mut dyn Write) -> Result<()>;
+
+    /// Called with each sample that is selected.
+    fn sample(
+        &mut self,
+        source: &Source<'_>,
+        sample: &ExportSample<'_>,
+        out: &mut dyn Write,
+    ) -> Result<()>;
+
+    /// Called once, behind the last sample.
+    fn finish(&mut self, source: &Source<'_>, out: &mut dyn Write) -> Result<()>;
+}
+
+/// What the samples are of.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'p> {
+    /// Names, modules, threads, events.
+    pub profile: &'p SymbolizedProfile,
+    /// Unit of the weights; of samples that are given one by one each has its event's own.
+    pub unit: &'p str,
+}
+
+/// One sample, or several that have everything in common.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportSample<'s> {
+    /// Thread.
+    pub thread: ThreadId,
+    /// Event, an index into the profile's.
+    pub event: u32,
+    /// Weight, in the unit of the source.
+    pub weight: u64,
+    /// Number of samples.
+    pub samples: u64,
+    /// Frames, leaf first.
+    pub stack: &'s [Located],
+    /// The row as recorded, where samples are given one by one.
+    pub row: Option<&'s Sample>,
+}
+
+/// The halves of a stack and how it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Halves {
+    /// Kernel half.
+    pub kernel: NodeId,
+    /// User half.
+    pub user: NodeId,
+    /// State, and whether the kernel half is cut.
+    pub end: (State, bool),
+}
+
+/// Gives samples to an exporter, those alone that are selected by name.
+#[derive(Debug)]
+pub struct Feed<'p> {
+    source: Source<'p>,
+    selected: Selected<'p>,
+    stack: Vec<Located>,
+}
+
+impl<'p> Feed<'p> {
+    /// A feed of `source`'s samples.
+    pub fn new(source: Source<'p>, names: &NameFilter) -> Self {
+        Self {
+            selected: names.of(source.profile),
+            source,
+            stack: Vec::new(),
+        }
+    }
+
+    /// Give one sample, its stack being that of `halves`.
+    pub fn give(
+        &mut self,
+        exporter: &mut dyn Exporter,
+        halves: Halves,
+        sample: ExportSample<'_>,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        let stack = &mut self.stack;
+        stack.clear();
+        let Halves { kernel, user, end } = halves;
+        self.source
+            .profile
+            .each_located(kernel, user, end, &mut |frame| stack.push(frame));
+        if !self.selected.choose(stack) {
+            return Ok(());
+        }
+        let sample = ExportSample { stack, ..sample };
+        exporter.sample(&self.source, &sample, out)
+    }
+}
+
+/// Give all rows of `profile` to an exporter, from start to finish.
+pub fn export_rows(
+    profile: &SymbolizedProfile,
+    names: &NameFilter,
+    exporter: &mut dyn Exporter,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let unit = profile.unit();
+    let source = Source { profile, unit };
+    exporter.start(&source, out)?;
+    let mut feed = Feed::new(source, names);
+    for row in &profile.rows {
+        let halves = Halves {
+            kernel: row.kernel,
+            user: row.user,
+            end: (row.state, row.kernel_cut),
+        };
+        let sample = ExportSample {
+            thread: row.thread,
+            event: row.event,
+            weight: profile.weight(row, unit),
+            samples: row.samples,
+            stack: &[],
+            row: None,
+        };
+        feed.give(exporter, halves, sample, out)?;
+    }
+    exporter.finish(&source, out)
+}
+
+impl<'p> Source<'p> {
+    /// Name of the sample's event.
+    pub(super) fn event(&self, sample: &ExportSample<'_>) -> &'p str {
+        let event = self.profile.events.get(sample.event as usize);
+        event.map_or("unknown", |event| event.name.as_str())
+    }
+
+    /// Facts of the sample's thread.
+    pub(super) fn thread(&self, sample: &ExportSample<'_>) -> Option<&'p ThreadFacts> {
+        self.profile.thread(sample.thread)
+    }
+
+    /// Name of the event that all rows are of, and its period in its unit: 0 where none was set.
+    pub(super) fn only_event(&self) -> (&'p str, u64) {
+        let first = self.profile.rows.first();
+        let event = first.and_then(|row| self.profile.events.get(row.event as usize));
+        let Some(event) = event else {
+            return ("samples", 0);
+        };
+        let recordings = self.profile.archives.iter();
+        let mut recorded = recordings
+            .filter_map(|archive| archive.recording.as_ref())
+            .flat_map(|recording| &recording.events)
+            .filter(|recorded| recorded.name == event.name);
+        let period = recorded.next().map_or(0, |recorded| {
+            let by_frequency = 1_000_000_000u64.checked_div(recorded.frequency);
+            match by_frequency.filter(|_| recorded.period == 0 && event.unit == "ns") {
+                Some(period) => period,
+                None => recorded.period,
+            }
+        });
+        (event.name.as_str(), period)
+    }
+
+    /// Name of the first archive's host, where it is known.
+    pub(super) fn host(&self) -> &'p str {
+        let first = self.profile.archives.first();
+        let recording = first.and_then(|archive| archive.recording.as_ref());
+        let mut facts = recording.iter().flat_map(|recording| &recording.host);
+        let host = facts.find(|(name, _)| name == "hostname");
+        host.map_or("", |(_, value)| value.as_str())
+    }
+
+    /// When the first archive was started (wall clock), and for how long all archives were recorded, in nanoseconds.
+    pub(super) fn times(&self) -> (u64, u64) {
+        let archives = &self.profile.archives;
+        let recordings = archives
+            .iter()
+            .filter_map(|archive| archive.recording.as_ref());
+        let start = recordings.map(|recording| recording.start_wall_ns).min();
+        let lengths = archives
+            .iter()
+            .map(|archive| archive.end_ns().saturating_sub(archive.start_ns()));
+        (start.unwrap_or(0), lengths.fold(0, u64::saturating_add))
+    }
+}

@@ -1,0 +1,7 @@
+//! Exports, each read by a program that others wrote: it must find what the report says.
+
+mod consumers;
+mod otlp;
+mod pprof;
+mod speedscope;
+mod text;

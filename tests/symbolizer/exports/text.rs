@@ -1,0 +1,96 @@
+//! Exports as text: folded stacks, JSON lines, CSV, perf script.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use inferno::collapse::Collapse;
+use inferno::collapse::perf::{Folder, Options};
+use inferno::flamegraph;
+
+use super::consumers::{export, report};
+
+fn leaves(text: &str) -> BTreeMap<String, u64> {
+    let mut by_leaf = BTreeMap::new();
+    for line in text.lines() {
+        let (stack, weight) = line.rsplit_once(' ').unwrap();
+        let leaf = stack.rsplit(';').next().unwrap().trim_end_matches("_[k]");
+        *by_leaf.entry(leaf.to_owned()).or_insert(0) += weight.parse::<u64>().unwrap();
+    }
+    by_leaf
+}
+
+/// Check that folded stacks are sorted, that inferno takes them as sorted, and that their leaves are the report's.
+#[test]
+fn folded() {
+    let work = tempfile::tempdir().unwrap();
+    let file = export(work.path(), "folded", "golden.folded", &[]);
+    let text = fs::read_to_string(file).unwrap();
+    let stacks: Vec<_> = text
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap().0)
+        .collect();
+    assert!(stacks.is_sorted(), "{text}");
+    let mut options = flamegraph::Options::default();
+    options.no_sort = true;
+    options.count_name = "ns".to_owned();
+    let mut picture = Vec::new();
+    flamegraph::from_lines(&mut options, text.lines(), &mut picture).unwrap();
+    let picture = String::from_utf8(picture).unwrap();
+    let report = report(&[]);
+    assert!(picture.contains("all (20,000,000 ns, 100%)"), "{picture}");
+    let mut own = report.own;
+    let semicolon: Vec<_> = own
+        .keys()
+        .filter(|name| name.contains(';'))
+        .cloned()
+        .collect();
+    assert_eq!(semicolon.len(), 1);
+    for name in semicolon {
+        let weight = own.remove(&name).unwrap();
+        own.insert(name.replace(';', ":"), weight);
+    }
+    assert_eq!(leaves(&text), own);
+}
+
+/// Check that inferno folds the perf-script export to the report's self times.
+#[test]
+fn perf_script() {
+    let work = tempfile::tempdir().unwrap();
+    let file = export(work.path(), "perf-script", "golden.txt", &[]);
+    let mut folded = Vec::new();
+    Folder::from(Options::default())
+        .collapse(&*fs::read(file).unwrap(), &mut folded)
+        .unwrap();
+    let found = leaves(&String::from_utf8(folded).unwrap());
+    let report = report(&[]);
+    assert_eq!(found.values().sum::<u64>(), report.total);
+    for name in ["innermost", "work", "vfs_read"] {
+        assert_eq!(found.get(name), report.own.get(name), "{name}");
+    }
+}
+
+/// Check that the weights of JSON lines and of CSV rows, by leaf, are the report's self times.
+#[test]
+fn samples_one_by_one() {
+    let work = tempfile::tempdir().unwrap();
+    let report = report(&[]);
+    let file = export(work.path(), "json", "golden.json", &[]);
+    let mut own = BTreeMap::new();
+    for line in fs::read_to_string(file).unwrap().lines() {
+        let sample: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(sample["schema"], "rawstack.samples.v1");
+        let leaf = sample["frames"][0]["name"].as_str().unwrap();
+        *own.entry(leaf.to_owned()).or_insert(0) += sample["weight"].as_u64().unwrap();
+    }
+    assert_eq!(own, report.own);
+    let file = export(work.path(), "csv", "golden.csv", &[]);
+    let mut rows = csv::Reader::from_path(file).unwrap();
+    let headings = rows.headers().unwrap().clone();
+    let at = |name: &str| headings.iter().position(|heading| heading == name).unwrap();
+    let total: u64 = rows
+        .records()
+        .map(|row| row.unwrap()[at("weight")].parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(total, report.total);
+    assert!(at("stack") > 0);
+}
