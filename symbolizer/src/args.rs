@@ -319,8 +319,12 @@ pub(crate) enum ExportFormat {
     Folded,
     /// pprof's protocol buffer, compressed
     Pprof,
+    /// Firefox Profiler, compressed JSON
+    Firefox,
     /// speedscope, JSON
     Speedscope,
+    /// Perfetto trace with a packet for each sample
+    Perfetto,
     /// OpenTelemetry profiles (v1development)
     Otlp,
     /// Samples with names, one JSON object a line
@@ -339,6 +343,7 @@ one event; the other formats have each sample with its time. docs/exports.md tel
 
 EXAMPLES:
   rawstack export web.rawstack --format pprof -o web.pb.gz && go tool pprof -top web.pb.gz
+  rawstack export web.rawstack --format firefox -o web.json.gz
   rawstack export web.rawstack --format pprof --raw -o raw.pb.gz
   rawstack export 'host-*.rawstack' --format json | jq -r .comm | sort | uniq -c")]
 pub(crate) struct ExportArgs {

@@ -49,6 +49,9 @@ pub enum Error {
         "failed to draw: no sample is selected; look at `rawstack info` and at the selecting options"
     )]
     NothingToDraw,
+    /// A format that holds one archive was asked to hold another number of them.
+    #[error("failed to write: this format holds one archive, as hosts share no clock; give one")]
+    OneArchive,
     /// Output could not be written.
     #[error("failed to write the output")]
     Write(#[from] io::Error),

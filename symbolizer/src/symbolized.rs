@@ -56,6 +56,23 @@ pub struct ModuleSymbols {
     pub code: Vec<CodeRange>,
 }
 
+impl ModuleSymbols {
+    /// Address of an offset as the file states it; the offset itself where no part with code holds it.
+    pub fn vaddr(&self, offset: u64) -> u64 {
+        // A part is mapped as whole pages; of two that share one the part that holds the offset itself goes first.
+        let holds = |part: &&CodeRange, page: u64| {
+            let end = part.offset.saturating_add(part.size);
+            let end = end.checked_next_multiple_of(page).unwrap_or(end);
+            offset >= part.offset - part.offset % page && offset < end
+        };
+        let exact = self.code.iter().find(|part| holds(part, 1));
+        let part = exact.or_else(|| self.code.iter().find(|part| holds(part, 0x1000)));
+        part.map_or(offset, |part| {
+            part.vaddr.wrapping_add(offset.wrapping_sub(part.offset))
+        })
+    }
+}
+
 /// A part of a module's file that holds code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodeRange {

@@ -1,7 +1,9 @@
 //! Exports, each read by a program that others wrote: it must find what the report says.
 
 mod consumers;
+mod firefox;
 mod otlp;
+mod perfetto;
 mod pprof;
 mod speedscope;
 mod text;

@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use flate2::{Compression, GzBuilder};
+use rawstack_symbolizer::export::firefox::Firefox;
 use rawstack_symbolizer::export::folded::Folded;
 use rawstack_symbolizer::export::lines::{CsvLines, JsonLines};
 use rawstack_symbolizer::export::otlp::Otlp;
 use rawstack_symbolizer::export::perf_script::PerfScript;
+use rawstack_symbolizer::export::perfetto::Perfetto;
 use rawstack_symbolizer::export::pprof::Pprof;
 use rawstack_symbolizer::export::speedscope::Speedscope;
 use rawstack_symbolizer::export::{ExportSample, Exporter, Feed, Halves, Source, export_rows};
@@ -71,22 +73,33 @@ fn exporter(format: ExportFormat) -> (Box<dyn Exporter>, Kind) {
         one_by_one: true,
         ..added_up
     };
-    let packed = Kind {
-        compressed: true,
+    let binary = Kind {
         binary: true,
         ..added_up
+    };
+    let packed = Kind {
+        compressed: true,
+        ..binary
     };
     match format {
         ExportFormat::Folded => (Box::<Folded>::default(), added_up),
         ExportFormat::Pprof => (Box::<Pprof>::default(), packed),
         ExportFormat::Speedscope => (Box::<Speedscope>::default(), added_up),
-        ExportFormat::Otlp => (
-            Box::<Otlp>::default(),
-            Kind {
-                binary: true,
-                ..added_up
-            },
-        ),
+        ExportFormat::Otlp => (Box::<Otlp>::default(), binary),
+        ExportFormat::Perfetto => {
+            let kind = Kind {
+                one_by_one: true,
+                ..binary
+            };
+            (Box::<Perfetto>::default(), kind)
+        }
+        ExportFormat::Firefox => {
+            let kind = Kind {
+                one_by_one: true,
+                ..packed
+            };
+            (Box::<Firefox>::default(), kind)
+        }
         ExportFormat::Json => (Box::<JsonLines>::default(), text),
         ExportFormat::Csv => (Box::<CsvLines>::default(), text),
         ExportFormat::PerfScript => (Box::<PerfScript>::default(), text),

@@ -168,6 +168,21 @@ impl<'p> Source<'p> {
         (event.name.as_str(), period)
     }
 
+    /// Number of the sample's archive, and nanoseconds since the first archive was started (by the hosts' wall clocks).
+    pub(super) fn since_start(&self, sample: &ExportSample<'_>, time_ns: u64) -> (u32, u64) {
+        let archive = self.thread(sample).map_or(0, |thread| thread.archive);
+        let Some(facts) = self.profile.archives.get(archive as usize) else {
+            return (archive, time_ns);
+        };
+        let wall = facts
+            .recording
+            .as_ref()
+            .map_or(0, |recording| recording.start_wall_ns);
+        let later = wall.saturating_sub(self.times().0);
+        let since = time_ns.saturating_sub(facts.start_ns());
+        (archive, since.saturating_add(later))
+    }
+
     /// Name of the first archive's host, where it is known.
     pub(super) fn host(&self) -> &'p str {
         let first = self.profile.archives.first();

@@ -2,13 +2,16 @@
 
 pub mod dump;
 pub mod exporter;
+pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
 pub mod lines;
 mod mappings;
 pub mod otlp;
+mod packed;
 pub mod page;
 pub mod perf_script;
+pub mod perfetto;
 pub mod pprof;
 mod prefix;
 mod protobuf;

@@ -27,6 +27,12 @@ impl PrefixTree {
         (parent != NONE).then_some(parent)
     }
 
+    /// Nodes in the order of their numbers: parent, where there is one, and item. A parent comes before its children.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (Option<u32>, u32)> + '_ {
+        let nodes = self.nodes.iter();
+        nodes.map(|&(parent, item)| ((parent != NONE).then_some(parent), item))
+    }
+
     /// The items of a stack, leaf first.
     pub(super) fn stack(&self, leaf: u32) -> impl Iterator<Item = u32> + '_ {
         let mut next = leaf;
@@ -51,6 +57,9 @@ mod tests {
         assert_ne!(tree.add([1, 2].into_iter()), Some(leaf));
         assert_eq!(tree.add([].into_iter()), None);
         assert_eq!(tree.stack(leaf).collect::<Vec<_>>(), [2, 2, 1]);
-        assert_eq!(tree.nodes.len(), 3);
+        assert_eq!(
+            tree.nodes().collect::<Vec<_>>(),
+            [(None, 1), (Some(0), 2), (Some(1), 2)]
+        );
     }
 }
