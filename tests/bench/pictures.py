@@ -11,6 +11,7 @@ STACKS = 50_000
 
 def page(repeats: int) -> list[Row]:
     """From the start of loading to the first painted picture, in a browser that is new each time."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
     maker = build_example("many-samples")
     archive, file, data = (FOLDER / name for name in ("page.rawstack", "page.html", "page.data"))
     libraries_read = [str(path) for path in libraries()]
