@@ -47,6 +47,8 @@ pub(crate) enum Verb {
     Report(ReportArgs),
     /// Draw a flame graph
     Flamegraph(FlamegraphArgs),
+    /// Look at a profile in the terminal
+    Tui(TuiArgs),
     /// Write samples in the format of another tool
     Export(ExportArgs),
     /// Tell for each module which files name it, and what is missing
@@ -292,7 +294,11 @@ pub(crate) struct ReportArgs {
 /// `rawstack flamegraph`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A FILE whose name ends in .html becomes one page that needs no network: search, zoom, a heat
+map of time, processes, threads and CPUs, callers and callees, a table. Others become SVG.
+
 EXAMPLES:
+  rawstack flamegraph web.rawstack -o web.html
   rawstack flamegraph web.rawstack -o web.svg
   rawstack flamegraph web.rawstack --comm nginx --no-kernel -o nginx.svg")]
 pub(crate) struct FlamegraphArgs {
@@ -302,7 +308,7 @@ pub(crate) struct FlamegraphArgs {
     /// Title of the picture
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// Leave out boxes below this share of the total
+    /// Leave out boxes below this share of the total (SVG; a page holds all)
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub(crate) min: f64,
     /// Symbols
@@ -375,6 +381,32 @@ pub(crate) struct ExportArgs {
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `rawstack tui`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Functions, callers and callees, flame graph, and filters, by keys: ? lists them.
+
+EXAMPLES:
+  rawstack tui web.rawstack
+  rawstack tui web.rawstack --time 2s..5s --no-kernel")]
+pub(crate) struct TuiArgs {
+    /// Archives
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// No messages but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Selection
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Selection by name
+    #[command(flatten)]
+    pub(crate) names: NameFilterArgs,
 }
 
 /// `rawstack symbols`.

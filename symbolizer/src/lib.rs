@@ -6,6 +6,7 @@
 pub mod cache;
 pub mod debug_file;
 pub mod error;
+pub mod explore;
 pub mod export;
 pub mod guard;
 pub mod jit;
@@ -16,4 +17,5 @@ pub mod resolve;
 pub mod symbolize;
 pub mod symbolized;
 pub mod text;
+pub mod tui;
 pub mod watch;

@@ -7,13 +7,14 @@ import sys
 
 import blocking
 import living
+import pictures
 import recording
 import resolving
 from measure import Failed, run
 from peers import FOLDER
 from table import Row, print_row, write
 
-ROWS = {**recording.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS}
+ROWS = {**recording.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS}
 
 
 def host_facts() -> dict[str, str]:

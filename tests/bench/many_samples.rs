@@ -1,6 +1,7 @@
 //! Writes an archive of many samples, and a perf.data of as many as are asked for: the same stacks in the same order.
 //!
-//! `many-samples SAMPLES ARCHIVE PERF_SAMPLES PERF_DATA ELF…`: code addresses are those of the ELF files' functions.
+//! `many-samples SAMPLES STACKS ARCHIVE PERF_SAMPLES PERF_DATA ELF…`: STACKS are distinct; code addresses are those of
+//! the ELF files' functions.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of the benchmark fails with it"
@@ -20,8 +21,6 @@ use rawstack_format::record::{
 use rawstack_format::{Counters, Writer, WriterOptions};
 use rawstack_symbolizer::debug_file::elf::{ElfFile, PF_X};
 
-/// Distinct stacks.
-const STACKS: u64 = 200_000;
 /// Functions that stacks are made of.
 const FUNCTIONS: usize = 20_000;
 /// Rows of one batch.
@@ -55,10 +54,12 @@ fn base(module: u32) -> u64 {
 struct Workload {
     modules: Vec<Module>,
     functions: Vec<Function>,
+    /// Distinct stacks.
+    stacks: u64,
 }
 
 impl Workload {
-    fn of(paths: &[String]) -> Self {
+    fn of(paths: &[String], stacks: u64) -> Self {
         let (mut modules, mut all) = (Vec::new(), Vec::new());
         for (number, path) in (0u32..).zip(paths) {
             let file = ElfFile::open(Path::new(path)).unwrap();
@@ -96,6 +97,7 @@ impl Workload {
         Self {
             modules,
             functions: (0..FUNCTIONS).map(pick).collect(),
+            stacks,
         }
     }
 
@@ -110,11 +112,11 @@ impl Workload {
     }
 
     /// The stack of a sample: some are met much more often than others.
-    fn choose(sample: u64) -> u64 {
+    fn choose(&self, sample: u64) -> u64 {
         // The third power of an even number in 0..1, in 32 bits.
         let even = mix(sample ^ 0x5eed) >> 32;
         let cube = (((even * even) >> 32) * even) >> 32;
-        ((cube * STACKS) >> 32).min(STACKS - 1)
+        ((cube * self.stacks) >> 32).min(self.stacks - 1)
     }
 }
 
@@ -188,7 +190,7 @@ impl Archive {
 
     fn samples(&mut self, workload: &Workload, samples: u64) {
         for number in 0..samples {
-            let user = self.stack(workload, Workload::choose(number));
+            let user = self.stack(workload, workload.choose(number));
             let (pid, tid) = thread_of(number);
             let id = StackId(number + 1);
             self.batch.samples.push(Sample {
@@ -247,7 +249,7 @@ fn write_archive(path: &str, workload: &Workload, samples: u64) {
         writer,
         batch: Batch::default(),
         counters: Counters::default(),
-        stacks: vec![StackIndex::NONE; usize::try_from(STACKS).unwrap()],
+        stacks: vec![StackIndex::NONE; usize::try_from(workload.stacks).unwrap()],
         nodes: HashMap::new(),
         next_stack: 0,
         next_frame: 0,
@@ -342,7 +344,7 @@ fn write_perf(path: &str, workload: &Workload, samples: u64) {
     }
     for number in 0..samples {
         let (pid, tid) = thread_of(number);
-        let functions: Vec<usize> = workload.stack(Workload::choose(number)).collect();
+        let functions: Vec<usize> = workload.stack(workload.choose(number)).collect();
         let addresses = functions.iter().rev().map(|&function| {
             let function = workload.functions[function];
             base(function.module) + function.offset
@@ -368,10 +370,18 @@ fn write_perf(path: &str, workload: &Workload, samples: u64) {
 
 fn main() {
     let args: Vec<String> = env::args().skip(1).collect();
-    let [samples, archive, perf_samples, perf_data, files @ ..] = &args[..] else {
-        panic!("many-samples SAMPLES ARCHIVE PERF_SAMPLES PERF_DATA ELF…");
+    let [
+        samples,
+        stacks,
+        archive,
+        perf_samples,
+        perf_data,
+        files @ ..,
+    ] = &args[..]
+    else {
+        panic!("many-samples SAMPLES STACKS ARCHIVE PERF_SAMPLES PERF_DATA ELF…");
     };
-    let workload = Workload::of(files);
+    let workload = Workload::of(files, stacks.parse().unwrap());
     write_archive(archive, &workload, samples.parse().unwrap());
     write_perf(perf_data, &workload, perf_samples.parse().unwrap());
 }

@@ -13,6 +13,7 @@ from table import Row
 SEED = 1
 # An archive of these many samples; perf gets a part of them, since it takes minutes.
 SAMPLES = 10_000_000
+STACKS = 200_000
 PERF_SAMPLES = 500_000
 MODULES = 50
 RAWSTACK, ADDR2LINE, BLAZECLI, LLVM = "rawstack", "addr2line 0.27", "blazecli", "llvm-symbolizer 19"
@@ -221,7 +222,7 @@ def kernel(repeats: int) -> list[Row]:
     return [_against_all("20,000 addresses of a kernel", usages, commands, 0.3, "<= 0.3 x the fastest", details)]
 
 
-def _libraries() -> list[Path]:
+def libraries() -> list[Path]:
     """Shared libraries of this machine, the largest, each once."""
     there = {path.resolve() for path in Path("/usr/lib").rglob("*.so*") if path.is_file()}
     magic = [path for path in there if path.open("rb").read(5) == b"\x7fELF\x02"]
@@ -232,9 +233,9 @@ def samples(repeats: int) -> list[Row]:
     """A report of ten million samples, and of a tenth of them: time, and memory that must not grow."""
     maker = build_example("many-samples")
     whole, tenth, data = (FOLDER / name for name in ("samples.rawstack", "samples-tenth.rawstack", "samples.data"))
-    files = [str(path) for path in _libraries()]
-    run([str(maker), str(SAMPLES), str(whole), "0", str(data), *files], deadline=600)
-    run([str(maker), str(SAMPLES // 10), str(tenth), str(PERF_SAMPLES), str(data), *files], deadline=600)
+    files = [str(path) for path in libraries()]
+    run([str(maker), str(SAMPLES), str(STACKS), str(whole), "0", str(data), *files], deadline=600)
+    run([str(maker), str(SAMPLES // 10), str(STACKS), str(tenth), str(PERF_SAMPLES), str(data), *files], deadline=600)
 
     def report(archive: Path) -> list[Usage]:
         command = [str(Rawstack.resolve), "report", "-q", "--no-cache", str(archive)]
@@ -257,7 +258,7 @@ def samples(repeats: int) -> list[Row]:
     base = peers.get("perf report")
     return [
         Row("report of 10 million samples", "s", value, peers, "<= 0.1 x perf report", _within(value, base, 0.1), details,
-            [f"200,000 distinct stacks, {MODULES} modules, symbols of their tables; median",
+            [f"{STACKS:,} distinct stacks, {MODULES} modules, symbols of their tables; median",
              f"perf reads {PERF_SAMPLES:,} of the samples, its time is multiplied by {scale:g}"]),
         Row("memory of that report", "MiB", held, {}, "<= 256 MiB, as for a tenth of the samples",
             held <= 256 and held <= less * 1.1, {"for a tenth of the samples": f"{less:.0f} MiB"}, []),

@@ -30,6 +30,7 @@ fn help() {
         "symbols",
         "symbolize",
         "cache",
+        "tui",
     ] {
         short(verb, &[verb, "--help"]);
     }

@@ -1,38 +1,77 @@
 //! `rawstack flamegraph`.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use rawstack_symbolizer::export::flamegraph::{self, FlamegraphOptions};
+use rawstack_symbolizer::export::page;
 use rawstack_symbolizer::output;
+use rawstack_symbolizer::profile::Filter;
 use rawstack_symbolizer::profile::rows::Apart;
+use rawstack_symbolizer::report::NameFilter;
 
-use super::select;
+use super::{select, timeline};
 use crate::args::FlamegraphArgs;
 
-/// Draw the picture.
+/// Draw the picture: a page where the file's name says so, else SVG.
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<ExitCode> {
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
     let files = select::archives(&args.files, args.output.output.as_deref())?;
-    let mut profile = select::load(&files, &filter, Apart::Comms, args.output.quiet)?;
-    select::keep_one_event(&mut profile, &filter, args.output.quiet);
-    let named = select::name(profile, &args.symbols, args.output.quiet)?;
-    let title = args
-        .title
-        .clone()
-        .unwrap_or_else(|| "Flame graph".to_owned());
-    let options = FlamegraphOptions {
-        title,
-        min_percent: args.min,
+    let is_page = args.output.output.as_deref().is_some_and(names_page);
+    let picture = if is_page {
+        page(args, &files, &filter, &names)?
+    } else {
+        svg(args, &files, &filter, &names)?
     };
-    let mut picture = Vec::new();
-    flamegraph::write(&named, &names, &options, &mut picture)?;
     // Only a picture that is finished takes the place of an older one.
     let mut out = output::open(args.output.output.as_deref())?;
     out.write_all(&picture)
         .and_then(|()| out.flush())
         .context("failed to write the output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn names_page(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default();
+    ["html", "htm"]
+        .iter()
+        .any(|page| extension.eq_ignore_ascii_case(page))
+}
+
+fn title(args: &FlamegraphArgs) -> &str {
+    args.title.as_deref().unwrap_or("Flame graph")
+}
+
+fn svg(
+    args: &FlamegraphArgs,
+    files: &[PathBuf],
+    filter: &Filter,
+    names: &NameFilter,
+) -> Result<Vec<u8>> {
+    let mut profile = select::load(files, filter, Apart::Comms, args.output.quiet)?;
+    select::keep_one_event(&mut profile, filter, args.output.quiet);
+    let named = select::name(profile, &args.symbols, args.output.quiet)?;
+    let options = FlamegraphOptions {
+        title: title(args).to_owned(),
+        min_percent: args.min,
+    };
+    let mut picture = Vec::new();
+    flamegraph::write(&named, names, &options, &mut picture)?;
+    Ok(picture)
+}
+
+fn page(
+    args: &FlamegraphArgs,
+    files: &[PathBuf],
+    filter: &Filter,
+    names: &NameFilter,
+) -> Result<Vec<u8>> {
+    let (profile, timeline) = timeline::load(files, filter, args.output.quiet)?;
+    let named = select::name(profile, &args.symbols, args.output.quiet)?;
+    let mut picture = Vec::new();
+    page::write(&named, &timeline, names, title(args), &mut picture)?;
+    Ok(picture)
 }

@@ -11,6 +11,8 @@ mod report;
 mod select;
 mod symbolize;
 mod symbols;
+mod timeline;
+mod tui;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Dump(args) => dump::run(args),
         Verb::Report(args) => report::run(args),
         Verb::Flamegraph(args) => flamegraph::run(args),
+        Verb::Tui(args) => tui::run(args),
         Verb::Export(args) => export::run(args),
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),

@@ -9,6 +9,7 @@ pub mod lines;
 mod mappings;
 pub mod otlp;
 mod packed;
+pub mod page;
 pub mod perf_script;
 pub mod perfetto;
 pub mod pprof;

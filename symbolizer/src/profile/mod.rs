@@ -10,10 +10,12 @@ pub mod pending;
 pub mod rows;
 pub mod summary;
 mod tables;
+pub mod timeline;
 pub mod tree;
 
 pub use facts::{ThreadFacts, ThreadId};
 pub use filter::Filter;
 pub use rows::{Profile, Row};
 pub use summary::Summary;
+pub use timeline::Timeline;
 pub use tree::{FrameId, ModuleId, NodeId, StackTree};

@@ -12,7 +12,7 @@ use crate::jit::JitTable;
 use crate::resolve::KernelSymbolTable;
 
 /// Samples that have everything in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Row {
     /// Kernel half.
     pub kernel: NodeId,
