@@ -166,19 +166,17 @@ impl Tree {
     }
 }
 
-/// The bytes of a line, without putting it together.
-fn line_bytes<'p>(path: &'p [&'p str]) -> impl Iterator<Item = u8> + 'p {
-    let parts = path.iter().enumerate();
-    parts.flat_map(|(depth, part)| {
-        let separator = (depth > 0).then_some(b';');
-        separator.into_iter().chain(part.bytes())
-    })
+/// What comes of a node in the order of lines: the line of its own, or those of what is below it.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    node: u32,
+    depth: usize,
+    is_below: bool,
 }
 
 /// All stacks, each with the weight that ends there.
 ///
-/// The stacks are held as a tree and never as text, which would be many times as large; they are sorted by the bytes
-/// of the lines to come.
+/// The stacks are held as a tree and never as text, which would be many times as large.
 #[derive(Debug, Default)]
 pub struct Folded {
     tree: Tree,
@@ -189,18 +187,47 @@ pub struct Folded {
 }
 
 impl Folded {
-    /// Pieces of a node's line, root first.
-    fn path(&self, leaf: u32) -> Vec<&str> {
-        let mut path = Vec::new();
-        let mut next = Some(leaf);
-        while let Some(&(name, parent, _)) =
-            next.and_then(|node| self.tree.nodes.get(node as usize))
-        {
-            path.push(self.texts.get(name));
-            next = parent;
-        }
-        path.reverse();
-        path
+    fn name(&self, node: u32) -> &str {
+        let found = self.tree.nodes.get(node as usize);
+        found.map_or("", |&(name, _, _)| self.texts.get(name))
+    }
+
+    /// Nodes by parent, those without one first.
+    fn by_parent(&self) -> Vec<(Option<u32>, u32)> {
+        let nodes = (0u32..).zip(&self.tree.nodes);
+        let mut children: Vec<_> = nodes
+            .map(|(node, &(_, parent, _))| (parent, node))
+            .collect();
+        children.sort_unstable();
+        children
+    }
+
+    /// Put the parts of the children of `parent`, which are at `depth`, onto `open`, the last one first, in the order of
+    /// bytes: a name's own line comes before longer names that begin with it, what is below it where `;` stands.
+    fn open(
+        &self,
+        children: &[(Option<u32>, u32)],
+        parent: Option<u32>,
+        depth: usize,
+        open: &mut Vec<Part>,
+    ) {
+        let start = children.partition_point(|&(of, _)| of < parent);
+        let behind = children.get(start..).unwrap_or_default();
+        let own = behind.iter().take_while(|&&(of, _)| of == parent);
+        let both = |&(_, node)| {
+            [false, true].map(|is_below| Part {
+                node,
+                depth,
+                is_below,
+            })
+        };
+        let mut parts: Vec<Part> = own.flat_map(both).collect();
+        let bytes = |part: &Part| {
+            let separator = part.is_below.then_some(b';');
+            self.name(part.node).bytes().chain(separator)
+        };
+        parts.sort_by(|a, b| bytes(b).cmp(bytes(a)));
+        open.append(&mut parts);
     }
 }
 
@@ -235,15 +262,26 @@ impl Exporter for Folded {
     }
 
     fn finish(&mut self, _: &Source<'_>, out: &mut dyn Write) -> Result<()> {
-        let nodes = (0u32..).zip(&self.own);
-        let mut leaves: Vec<u32> = nodes
-            .filter(|&(_, &own)| own > 0)
-            .map(|(leaf, _)| leaf)
-            .collect();
-        leaves.sort_by(|&a, &b| line_bytes(&self.path(a)).cmp(line_bytes(&self.path(b))));
-        for leaf in leaves {
-            let own = self.own.get(leaf as usize).copied().unwrap_or(0);
-            writeln!(out, "{} {own}", self.path(leaf).join(";"))?;
+        self.write(out)
+    }
+}
+
+impl Folded {
+    fn write(&self, out: &mut dyn Write) -> Result<()> {
+        let children = self.by_parent();
+        let (mut open, mut path) = (Vec::new(), Vec::new());
+        self.open(&children, None, 0, &mut open);
+        while let Some(part) = open.pop() {
+            path.truncate(part.depth);
+            path.push(self.name(part.node));
+            if part.is_below {
+                self.open(&children, Some(part.node), part.depth + 1, &mut open);
+                continue;
+            }
+            let own = self.own.get(part.node as usize).copied().unwrap_or(0);
+            if own > 0 {
+                writeln!(out, "{} {own}", path.join(";"))?;
+            }
         }
         Ok(())
     }
@@ -251,7 +289,29 @@ impl Exporter for Folded {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Check that lines come in the order of their bytes, whatever stands in names.
+        #[test]
+        fn lines_in_order(stacks in prop::collection::vec(prop::collection::vec("[a1! ]{1,3}", 1..4), 1..40)) {
+            let mut folded = Folded::default();
+            let mut lines = BTreeMap::new();
+            for stack in &stacks {
+                let names: Vec<StringId> = stack.iter().map(|name| folded.texts.intern(name)).collect();
+                let leaf = folded.tree.add(names.into_iter(), 1).unwrap();
+                folded.own.resize(folded.tree.nodes.len(), 0);
+                folded.own[leaf as usize] += 1;
+                *lines.entry(stack.join(";")).or_insert(0u64) += 1;
+            }
+            let mut out = Vec::new();
+            folded.write(&mut out).unwrap();
+            let expected: String = lines.iter().map(|(line, own)| format!("{line} {own}\n")).collect();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
 
     /// Check that a branch below the least weight goes into its parent and that the sum stays.
     #[test]
