@@ -13,7 +13,9 @@ use crate::symbolized::{Located, SymbolizedProfile};
 /// Writes one format. Gets the samples in the order of the archive, or added up by stack and thread.
 pub trait Exporter {
     /// Called once, before the first sample.
-    fn start(&mut self, source: &Source<'_>, out: &mut dyn Write) -> Result<()>;
+    fn start(&mut self, _source: &Source<'_>, _out: &mut dyn Write) -> Result<()> {
+        Ok(())
+    }
 
     /// Called with each sample that is selected.
     fn sample(
@@ -24,7 +26,9 @@ pub trait Exporter {
     ) -> Result<()>;
 
     /// Called once, behind the last sample.
-    fn finish(&mut self, source: &Source<'_>, out: &mut dyn Write) -> Result<()>;
+    fn finish(&mut self, _source: &Source<'_>, _out: &mut dyn Write) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What the samples are of.
@@ -51,6 +55,13 @@ pub struct ExportSample<'s> {
     pub stack: &'s [Located],
     /// The row as recorded, where samples are given one by one.
     pub row: Option<&'s Sample>,
+}
+
+impl<'s> ExportSample<'s> {
+    /// Frames by code address, leaf first: a function with what is inlined into it, innermost first.
+    pub(super) fn chains(&self) -> impl Iterator<Item = &'s [Located]> {
+        self.stack.chunk_by(|a, b| a.level == b.level)
+    }
 }
 
 /// The halves of a stack and how it ends.

@@ -353,19 +353,14 @@ fn write_thread(
 }
 
 impl Exporter for Firefox {
-    fn start(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
-        Ok(())
-    }
-
     fn sample(
         &mut self,
         source: &Source<'_>,
         sample: &ExportSample<'_>,
         _: &mut dyn Write,
     ) -> Result<()> {
-        let chains = sample.stack.chunk_by(|a, b| a.level == b.level);
         let mut frames = Vec::with_capacity(sample.stack.len());
-        for chain in chains {
+        for chain in sample.chains() {
             let outermost = chain.len() - 1;
             for (index, &located) in chain.iter().enumerate() {
                 frames.push(self.frame(source, located, outermost - index));

@@ -232,10 +232,6 @@ impl Folded {
 }
 
 impl Exporter for Folded {
-    fn start(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
-        Ok(())
-    }
-
     fn sample(
         &mut self,
         source: &Source<'_>,

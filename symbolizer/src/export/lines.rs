@@ -93,10 +93,6 @@ fn json_frame<'p>(source: &Source<'p>, located: &Located) -> JsonFrame<'p> {
 }
 
 impl Exporter for JsonLines {
-    fn start(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
-        Ok(())
-    }
-
     fn sample(
         &mut self,
         source: &Source<'_>,
@@ -132,10 +128,6 @@ impl Exporter for JsonLines {
             out.write_all(self.frame(source, frame)?.as_bytes())?;
         }
         out.write_all(b"]}\n")?;
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
         Ok(())
     }
 }
@@ -224,10 +216,6 @@ impl Exporter for CsvLines {
             &stack,
         ];
         write_record(&record, out)
-    }
-
-    fn finish(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -295,8 +295,8 @@ impl Exporter for Otlp {
         sample: &ExportSample<'_>,
         out: &mut dyn Write,
     ) -> Result<()> {
-        let chains = sample.stack.chunk_by(|a, b| a.level == b.level);
-        let locations: Vec<u32> = chains
+        let locations: Vec<u32> = sample
+            .chains()
             .filter_map(|chain| self.location(source, chain))
             .collect();
         let stack = match self.stacks.add(locations.iter().rev().copied()) {

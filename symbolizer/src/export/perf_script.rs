@@ -10,10 +10,6 @@ use crate::error::Result;
 pub struct PerfScript;
 
 impl Exporter for PerfScript {
-    fn start(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
-        Ok(())
-    }
-
     fn sample(
         &mut self,
         source: &Source<'_>,
@@ -55,10 +51,6 @@ impl Exporter for PerfScript {
             )?;
         }
         out.write_all(b"\n")?;
-        Ok(())
-    }
-
-    fn finish(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
         Ok(())
     }
 }

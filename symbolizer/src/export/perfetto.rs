@@ -317,8 +317,4 @@ impl Exporter for Perfetto {
         };
         self.write(make, out)
     }
-
-    fn finish(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
-        Ok(())
-    }
 }

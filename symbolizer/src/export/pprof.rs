@@ -203,8 +203,8 @@ impl Exporter for Pprof {
         sample: &ExportSample<'_>,
         out: &mut dyn Write,
     ) -> Result<()> {
-        let chains = sample.stack.chunk_by(|a, b| a.level == b.level);
-        let locations: Vec<u64> = chains
+        let locations: Vec<u64> = sample
+            .chains()
             .filter_map(|chain| self.location(source, chain))
             .collect();
         let labels = self.labels(source, sample);

@@ -130,10 +130,6 @@ fn unit(unit: &str) -> &'static str {
 }
 
 impl Exporter for Speedscope {
-    fn start(&mut self, _: &Source<'_>, _: &mut dyn Write) -> Result<()> {
-        Ok(())
-    }
-
     fn sample(
         &mut self,
         source: &Source<'_>,
