@@ -17,7 +17,7 @@ use rawstack_symbolizer::export::speedscope::Speedscope;
 use rawstack_symbolizer::export::{ExportSample, Exporter, Feed, Halves, Source, export_rows};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::{Adder, Apart};
-use rawstack_symbolizer::profile::{Filter, NodeId, Profile, StackTree, load};
+use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
 use rawstack_symbolizer::report::NameFilter;
 use rawstack_symbolizer::symbolize::leave_raw;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
@@ -169,15 +169,11 @@ impl Samples<'_> {
         let mut again = shared();
         for file in self.files {
             load::read(&mut again, file, self.filter, &mut |_, sample, event| {
-                let no_kernel = self.filter.no_kernel;
+                let (kernel, kernel_cut) = sample.kernel_half(self.filter.no_kernel);
                 let halves = Halves {
-                    kernel: if no_kernel {
-                        NodeId::NONE
-                    } else {
-                        sample.kernel
-                    },
+                    kernel,
                     user: sample.user,
-                    end: (sample.row.state, sample.row.kernel_cut && !no_kernel),
+                    end: (sample.row.state, kernel_cut),
                 };
                 let one = ExportSample {
                     thread: sample.thread,

@@ -25,6 +25,17 @@ pub struct Joined {
     pub thread: ThreadId,
 }
 
+impl Joined {
+    /// Kernel half and whether it is cut; none of it with `no_kernel`.
+    pub fn kernel_half(&self, no_kernel: bool) -> (NodeId, bool) {
+        if no_kernel {
+            (NodeId::NONE, false)
+        } else {
+            (self.kernel, self.row.kernel_cut)
+        }
+    }
+}
+
 /// A queue that gives samples out in the order in which they were read, each once its outcome is known.
 #[derive(Debug, Default)]
 pub(super) struct JoinQueue {

@@ -143,18 +143,15 @@ impl Adder {
         }
         let by_cpu = self.apart == Apart::Cpus;
         let Joined { row, user, .. } = *sample;
+        let (kernel, kernel_cut) = sample.kernel_half(no_kernel);
         let key = Key {
-            kernel: if no_kernel {
-                NodeId::NONE
-            } else {
-                sample.kernel
-            },
+            kernel,
             user,
             thread: self.representative(shared, sample.thread),
             event,
             cpu: if by_cpu { row.cpu } else { 0 },
             state: row.state,
-            kernel_cut: row.kernel_cut && !no_kernel,
+            kernel_cut,
         };
         let total = self.rows.entry(key).or_default();
         total.0 = total.0.saturating_add(row.weight);

@@ -10,7 +10,6 @@ use super::facts::ThreadId;
 use super::load::Shared;
 use super::pending::Joined;
 use super::rows::{Adder, Profile, Row};
-use super::tree::NodeId;
 
 /// Cells that are told apart; beyond them time is told less finely.
 const MAX_CELLS: usize = 2_000_000;
@@ -79,11 +78,7 @@ impl Timeline {
     /// Add one sample of event `event`.
     pub fn add(&mut self, shared: &Shared, sample: &Joined, event: u32, no_kernel: bool) {
         let row = &sample.row;
-        let kernel = if no_kernel {
-            NodeId::NONE
-        } else {
-            sample.kernel
-        };
+        let (kernel, kernel_cut) = sample.kernel_half(no_kernel);
         let key = Row {
             kernel,
             user: sample.user,
@@ -91,7 +86,7 @@ impl Timeline {
             event,
             cpu: 0,
             state: row.state,
-            kernel_cut: row.kernel_cut && !no_kernel,
+            kernel_cut,
             weight: 0,
             samples: 0,
         };
