@@ -161,7 +161,7 @@ fn kill(pid: u32) {
 #[test]
 fn worker_is_replaced() {
     let lab = Lab::new();
-    let running = locked_recorder(&lab);
+    let mut running = locked_recorder(&lab);
     let (supervisor, workers) = helpers(running.pid());
     workers.iter().copied().for_each(kill);
     let program = lab.path("no-build-id");
@@ -172,10 +172,10 @@ fn worker_is_replaced() {
         .success();
     // The first question fails with the worker; then there is another.
     Run::new(&program).arg("0.3").success();
-    sleep(Duration::from_millis(500));
-    let now = children(supervisor);
     let is_new = |worker: &u32| !workers.contains(worker);
-    assert!(now.iter().any(is_new), "{now:?} instead of {workers:?}");
+    running.wait_until("there is a worker in the place of the killed ones", || {
+        children(supervisor).iter().any(is_new)
+    });
     let output = end(running);
     assert!(
         output.stderr.contains("1 crashed the reader"),
