@@ -140,7 +140,8 @@ fn companions(files: &ModuleFiles) -> Companions<'_> {
     }
 }
 
-/// Offsets → addresses, by the recorded segments, else by those of a file that is not cut down to debug information.
+/// Offsets → addresses of the files, by the recorded segments, else by those of a file that is not cut down to debug
+/// information.
 fn translate(module: &Module, files: &ModuleFiles, offsets: &[FileOffset]) -> Vec<ModuleAnswer> {
     let own = files.code().map(|file| &file.segments);
     let segments = if module.segments.is_empty() {
@@ -155,7 +156,8 @@ fn translate(module: &Module, files: &ModuleFiles, offsets: &[FileOffset]) -> Ve
         Some(_) => UnresolvedReason::OutsideSegments,
     };
     let place = |&offset: &FileOffset| {
-        let svma = segments.and_then(|segments| to_svma(segments, offset, module.page_size));
+        let recorded = segments.and_then(|segments| to_svma(segments, offset, module.page_size));
+        let svma = recorded.map(|Svma(recorded)| Svma(recorded.wrapping_sub(files.moved)));
         let known = svma.is_some() && !files.files.is_empty();
         ModuleAnswer {
             svma,
