@@ -1,6 +1,8 @@
 //! One module's addresses → functions and places: debug information first, then symbol tables.
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -73,6 +75,8 @@ pub(super) struct ModuleAnswers {
     pub(super) damaged: bool,
     /// What was wrong with it.
     pub(super) damage: Option<Damage>,
+    /// Files of split units that answered.
+    pub(super) split: BTreeSet<PathBuf>,
     /// What the debug information refers to and is not there.
     pub(super) missing: MissingPieces,
 }
@@ -216,6 +220,7 @@ impl ModuleAnswers {
             self.note(Damage::Entries);
         }
         self.files = found.files;
+        self.split = found.split;
         self.missing = MissingPieces {
             split: found.missing.into_iter().collect(),
             alternate: files.missing_alternate.clone(),
