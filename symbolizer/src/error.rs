@@ -38,11 +38,10 @@ pub enum Error {
         source: rawstack_format::Error,
     },
     /// Threads could not be started.
-    #[error("failed to start worker threads; free memory or raise the limit of processes")]
+    #[error("failed to start worker threads: {why}; free memory or raise the limit of processes")]
     Threads {
-        /// Why.
-        #[source]
-        source: ThreadPoolBuildError,
+        /// Why. It is its own source, too, and would be told twice.
+        why: ThreadPoolBuildError,
     },
     /// There is no sample to draw.
     #[error(
