@@ -14,6 +14,7 @@ pub mod output;
 pub mod profile;
 pub mod report;
 pub mod resolve;
+pub mod staged;
 pub mod symbolize;
 pub mod symbolized;
 pub mod text;

@@ -16,8 +16,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
+use crate::staged::Staged;
 use crate::text::Columns;
-
 use crate::watch::no_way_back;
 
 /// Items that are rendered in one go.
@@ -29,10 +29,12 @@ const PIECES_PER_THREAD: usize = 2;
 const UNSEEN: Duration = Duration::from_secs(1);
 
 /// Open `target` for writing, `-` and nothing being standard output.
+///
+/// A file takes its place when it is flushed for the first time: until then what stood there stays.
 pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
     match target {
         Some(path) if path != Path::new("-") => {
-            let file = File::create(path)
+            let file = OutputFile::create(path)
                 .with_context(|| format!("failed to create {}", path.display()))?;
             Ok(Box::new(BufWriter::with_capacity(1 << 16, file)))
         }
@@ -40,6 +42,50 @@ pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
             1 << 16,
             StandardOutput::default(),
         ))),
+    }
+}
+
+/// A file that was asked for.
+#[derive(Debug)]
+enum OutputFile {
+    /// It is not in its place yet.
+    Staged(Staged),
+    /// It is: it was flushed, or is a pipe or device, or its folder takes no new files.
+    There(File),
+}
+
+impl OutputFile {
+    fn create(path: &Path) -> io::Result<Self> {
+        let held = path.metadata();
+        if held.as_ref().is_ok_and(|held| !held.is_file()) {
+            return File::create(path).map(Self::There);
+        }
+        match Staged::create(path) {
+            Ok(staged) => Ok(Self::Staged(staged)),
+            Err(_) if held.is_ok() => File::create(path).map(Self::There),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            Self::Staged(staged) => staged.file(),
+            Self::There(file) => file,
+        }
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let there = Self::There(self.file().try_clone()?);
+        match mem::replace(self, there) {
+            Self::Staged(staged) => staged.keep(),
+            Self::There(_) => Ok(()),
+        }
     }
 }
 
