@@ -57,6 +57,8 @@ pub(crate) enum Verb {
     Symbolize(SymbolizeArgs),
     /// Tell what is kept of earlier results, or remove it
     Cache(CacheArgs),
+    /// Put several archives into one
+    Merge(MergeArgs),
     /// Record with rawstack-record (see `rawstack record --help`)
     #[command(disable_help_flag = true)]
     Record(RecordArgs),
@@ -67,7 +69,7 @@ impl Verb {
     pub(crate) fn reads_debug_files(&self) -> bool {
         !matches!(
             self,
-            Self::Info(_) | Self::Verify(_) | Self::Cache(_) | Self::Record(_)
+            Self::Info(_) | Self::Verify(_) | Self::Merge(_) | Self::Cache(_) | Self::Record(_)
         )
     }
 }
@@ -521,6 +523,37 @@ pub(crate) struct CacheArgs {
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `rawstack merge`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each archive stays a part of its own, with its host, boot, processes, runs and labels: all
+that reads archives shows of the merged one what it shows of its parts together. Of a
+damaged archive what is whole is taken, and what is missing is kept with it.
+
+EXAMPLES:
+  rawstack merge 'host-*.rawstack' -o fleet.rawstack
+  rawstack merge monday.rawstack tuesday.rawstack -o week.rawstack")]
+pub(crate) struct MergeArgs {
+    /// Archives, or patterns of their names; merged ones, too
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Archive to make, - for standard output
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        required = true,
+        help_heading = "Output"
+    )]
+    pub(crate) output: PathBuf,
+    /// Overwrite the archive where it exists
+    #[arg(long, help_heading = "Output")]
+    pub(crate) force: bool,
+    /// No messages but errors
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) quiet: bool,
 }
 
 /// `rawstack record`.

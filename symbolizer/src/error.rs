@@ -37,6 +37,12 @@ pub enum Error {
         #[source]
         source: rawstack_format::Error,
     },
+    /// Standard input is named twice.
+    #[error("failed to read standard input twice; give each archive but one as a file")]
+    StandardInputTwice,
+    /// A merged archive could not be written.
+    #[error("failed to write the merged archive")]
+    Merge(#[source] rawstack_format::Error),
     /// Threads could not be started.
     #[error("failed to start worker threads; free memory or raise the limit of processes")]
     Threads {

@@ -10,6 +10,7 @@ pub mod explore;
 pub mod export;
 pub mod guard;
 pub mod jit;
+pub mod merge;
 pub mod output;
 pub mod profile;
 pub mod report;

@@ -5,6 +5,7 @@ mod dump;
 mod export;
 mod flamegraph;
 mod info;
+mod merge;
 mod numbers;
 mod record;
 mod report;
@@ -40,6 +41,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
         Verb::Cache(args) => cache::run(args),
+        Verb::Merge(args) => merge::run(args),
         Verb::Record(args) => record::run(args),
     }
 }
