@@ -6,6 +6,8 @@ use std::result;
 
 use rayon::ThreadPoolBuildError;
 
+use crate::import::ImportError;
+
 /// Result of this crate.
 pub type Result<T> = result::Result<T, Error>;
 
@@ -40,6 +42,18 @@ pub enum Error {
     /// Standard input is named twice.
     #[error("failed to read standard input twice; give each archive but one as a file")]
     StandardInputTwice,
+    /// A recording of perf could not be imported.
+    #[error("failed to import {}", path.display())]
+    PerfData {
+        /// The recording.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: ImportError,
+    },
+    /// An imported archive could not be written.
+    #[error("failed to write the imported archive")]
+    Import(#[source] rawstack_format::Error),
     /// A merged archive could not be written.
     #[error("failed to write the merged archive")]
     Merge(#[source] rawstack_format::Error),

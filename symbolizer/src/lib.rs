@@ -9,6 +9,7 @@ pub mod error;
 pub mod explore;
 pub mod export;
 pub mod guard;
+pub mod import;
 pub mod jit;
 pub mod merge;
 pub mod output;

@@ -1,76 +1,36 @@
 //! `rawstack merge`.
 
-use std::fs;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use rawstack_format::{ArchiveFile, Damage, Error, Writer, WriterOptions};
+use anyhow::Result;
+use rawstack_format::{Damage, WriterOptions};
 use rawstack_symbolizer::merge::{Inputs, Merged};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::text::clean;
 
-use super::select;
+use super::{made, select};
 use crate::args::MergeArgs;
 
 /// Make one archive of several.
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
-    let target = args.output.as_path();
+    let target = args.made.output.as_path();
     let files = select::archives(&args.files, Some(target))?;
-    let bar = output::progress("merging", files.len(), args.quiet);
-    let done = || bar.inc(1);
+    let bar = output::progress("merging", files.len(), args.made.quiet);
     let inputs = Inputs::open(files)?;
-    let (merged, bytes) = if target == Path::new("-") {
-        output::refuse_terminal(Some(target))?;
-        let mut writer = Writer::new(io::stdout().lock(), options(&inputs))?;
-        let merged = inputs.merge(&mut writer, &done)?;
-        finish(&mut writer)?;
-        (merged, writer.position())
-    } else {
-        let file = create(target, args.force)?;
-        let made = to_file(inputs, file, &done);
-        if made.is_err() {
-            // Half a merged archive says less than what it was made of.
-            fs::remove_file(target).ok();
-        }
-        made.with_context(|| format!("failed to make {}", target.display()))?
-    };
+    let mut options = WriterOptions::default();
+    // The same inputs give the same bytes.
+    options.salt = Some(inputs.salt());
+    options.merged = true;
+    let done = || bar.inc(1);
+    let (merged, bytes) = made::make(&args.made, options, |writer| {
+        Ok(inputs.merge(writer, &done)?)
+    })?;
     bar.finish_and_clear();
-    if !args.quiet {
+    if !args.made.quiet {
         tell(&merged, bytes, target);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// How the merged archive is written: the same inputs give the same bytes.
-fn options(inputs: &Inputs) -> WriterOptions {
-    let mut options = WriterOptions::default();
-    options.salt = Some(inputs.salt());
-    options.merged = true;
-    options
-}
-
-fn create(target: &Path, force: bool) -> Result<ArchiveFile> {
-    match ArchiveFile::create(target, force) {
-        Err(Error::Exists { path }) => bail!(
-            "failed to create archive {}: it exists; name another with -o, or overwrite it with --force",
-            path.display()
-        ),
-        other => Ok(other?),
-    }
-}
-
-fn to_file(inputs: Inputs, file: ArchiveFile, done: &dyn Fn()) -> Result<(Merged, u64)> {
-    let mut writer = Writer::new(file, options(&inputs))?;
-    let merged = inputs.merge(&mut writer, done)?;
-    finish(&mut writer)?;
-    writer.get_mut().sync()?;
-    Ok((merged, writer.position()))
-}
-
-fn finish<W: Write>(writer: &mut Writer<W>) -> Result<()> {
-    writer.end().context("failed to write the merged archive")
 }
 
 /// Say what was merged, and what was not whole.

@@ -4,7 +4,9 @@ mod cache;
 mod dump;
 mod export;
 mod flamegraph;
+mod import;
 mod info;
+mod made;
 mod merge;
 mod numbers;
 mod record;
@@ -41,6 +43,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
         Verb::Cache(args) => cache::run(args),
+        Verb::Import(args) => import::run(args),
         Verb::Merge(args) => merge::run(args),
         Verb::Record(args) => record::run(args),
     }
