@@ -31,6 +31,7 @@ fn help() {
         "symbolize",
         "cache",
         "tui",
+        "merge",
     ] {
         short(verb, &[verb, "--help"]);
     }

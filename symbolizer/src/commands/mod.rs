@@ -4,7 +4,10 @@ mod cache;
 mod dump;
 mod export;
 mod flamegraph;
+mod import;
 mod info;
+mod made;
+mod merge;
 mod numbers;
 mod record;
 mod report;
@@ -40,6 +43,8 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
         Verb::Cache(args) => cache::run(args),
+        Verb::Import(args) => import::run(args),
+        Verb::Merge(args) => merge::run(args),
         Verb::Record(args) => record::run(args),
     }
 }
