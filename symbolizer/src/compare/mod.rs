@@ -2,4 +2,5 @@
 //!
 //! Knows profiles with names; knows no archive, no ELF and no DWARF. What it prints goes to an `io::Write`.
 
+pub mod key;
 pub mod stats;
