@@ -75,6 +75,14 @@ impl Archive {
         }
     }
 
+    /// What the archive says of its recording, to be changed.
+    pub(crate) fn recording(&mut self) -> &mut Recording {
+        match self.records.first_mut() {
+            Some(Record::Recording(recording)) => recording,
+            _ => panic!("an archive starts with its recording"),
+        }
+    }
+
     /// Add a record between batches.
     pub(crate) fn record(&mut self, record: Record) {
         self.end_batch();

@@ -31,6 +31,8 @@ fn help() {
         "symbolize",
         "cache",
         "tui",
+        "diff",
+        "calibrate",
     ] {
         short(verb, &[verb, "--help"]);
     }

@@ -15,7 +15,7 @@ pub use suffix::without_unique;
 pub const CANON: u32 = 1;
 
 /// Longest name that is looked into, in bytes: some rules take the square of it in time.
-const LONGEST: usize = 1 << 14;
+const LONGEST: usize = 1 << 12;
 
 /// What of a name counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

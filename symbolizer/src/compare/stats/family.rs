@@ -41,6 +41,8 @@ pub struct Counts<'c> {
     pub items: Vec<Item<'c>>,
     /// For each function what one count stands for, in the unit of costs.
     pub units: Vec<f64>,
+    /// For each function the margin below which a difference does not matter.
+    pub margins: Vec<Margin>,
     /// All samples together.
     pub total: Item<'c>,
     /// What one count of it stands for.
@@ -64,6 +66,8 @@ pub struct Judged {
     pub q_down: Vec<f64>,
     /// The test of the total.
     pub total: Tested,
+    /// How strictly it was judged.
+    pub strictness: Strictness,
 }
 
 impl Judged {
@@ -91,20 +95,29 @@ impl Judged {
             None => own,
         };
         let base = total.means[0] * counts.total_unit;
-        let margin = |own: &Moments, unit: f64| strictness.margin.rate(own.means[0], base / unit);
+        let margin =
+            |margin: &Margin, own: &Moments, unit: f64| margin.rate(own.means[0], base / unit);
         let functions: Vec<Tested> = moments
             .iter()
-            .zip(&counts.units)
-            .map(|(moments, &unit)| Tested::of(*moments, &noise, runs, margin(moments, unit)))
+            .zip(counts.units.iter().zip(&counts.margins))
+            .map(|(moments, (&unit, own))| {
+                Tested::of(*moments, &noise, runs, margin(own, moments, unit))
+            })
             .collect();
         let q = |p: &dyn Fn(&Tested) -> f64| spread(&functions, &is_member, p);
         Self {
             noise,
             q_up: q(&|tested| tested.p_up),
             q_down: q(&|tested| tested.p_down),
-            total: Tested::of_total(total, &noise, runs, margin(&total, counts.total_unit)),
+            total: Tested::of_total(
+                total,
+                &noise,
+                runs,
+                margin(&strictness.margin, &total, counts.total_unit),
+            ),
             functions,
             is_member,
+            strictness: *strictness,
         }
     }
 
@@ -181,6 +194,7 @@ mod tests {
         let counts = Counts {
             items: items.chain([rare]).collect(),
             units: vec![1.0; 41],
+            margins: vec![Strictness::default().margin; 41],
             total: Item {
                 counts: [&totals[0], &totals[1]],
             },
