@@ -1,9 +1,12 @@
 //! The command line, as typed: clap only, no work.
 
+pub(crate) mod diff;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use diff::{CalibrateArgs, DiffArgs};
 
 /// Look at recordings of stack traces, and give them names.
 #[derive(Debug, Parser)]
@@ -51,6 +54,10 @@ pub(crate) enum Verb {
     Tui(TuiArgs),
     /// Write samples in the format of another tool
     Export(ExportArgs),
+    /// Compare two builds: did the new one get slower, where, and how sure is that
+    Diff(Box<DiffArgs>),
+    /// Measure the noise of a machine and workload, from runs of one build
+    Calibrate(CalibrateArgs),
     /// Tell for each module which files name it, and what is missing
     Symbols(SymbolsArgs),
     /// Name bare offsets or addresses

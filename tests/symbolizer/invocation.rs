@@ -32,6 +32,8 @@ fn help() {
         "cache",
         "tui",
         "merge",
+        "diff",
+        "calibrate",
     ] {
         short(verb, &[verb, "--help"]);
     }
