@@ -89,7 +89,7 @@ pub(super) fn lines(
     );
     tell(
         left.no_build_id,
-        "{} distinct frames are in files without a build ID in perf.data: they can only be named on this machine; record with `perf record --buildid-mmap`, or without -B",
+        "{} distinct frames are in files whose build ID perf.data does not have, and that are not here as they were: they have no names; record with `perf record --buildid-mmap`",
     );
     if left.kernel_frames > 0 && !kernel.symbols {
         let how = match (kernel.start, kernel.build_id) {

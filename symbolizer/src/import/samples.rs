@@ -172,7 +172,9 @@ impl<W: Write> Converter<'_, W> {
         };
         let is_made = row.kind == ModuleKind::Anonymous;
         self.left.made_code += u64::from(is_made);
-        self.left.no_build_id += u64::from(row.kind == ModuleKind::Elf && row.build_id.is_none());
+        self.left.no_build_id += u64::from(
+            row.kind == ModuleKind::Elf && row.build_id.is_none() && row.content_hash.is_none(),
+        );
         let builder = self.builder()?;
         let module = builder.module(number, &row)?;
         mapping.module = module;
@@ -202,7 +204,7 @@ impl<W: Write> Converter<'_, W> {
             // A distance from the image would tell where the image is.
             None => (nowhere, 0),
         };
-        let number = self.modules.number(&row, self.code);
+        let number = self.modules.number(&row, &|| None);
         let builder = self.builder()?;
         let module = builder.module(number, &row)?;
         builder.frame(Frame {
