@@ -1,9 +1,12 @@
 //! The command line, as typed: clap only, no work.
 
+pub(crate) mod diff;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use diff::{CalibrateArgs, DiffArgs};
 
 /// Look at recordings of stack traces, and give them names.
 #[derive(Debug, Parser)]
@@ -51,6 +54,10 @@ pub(crate) enum Verb {
     Tui(TuiArgs),
     /// Write samples in the format of another tool
     Export(ExportArgs),
+    /// Compare two builds: did the new one get slower, where, and how sure is that
+    Diff(Box<DiffArgs>),
+    /// Measure the noise of a machine and workload, from runs of one build
+    Calibrate(CalibrateArgs),
     /// Tell for each module which files name it, and what is missing
     Symbols(SymbolsArgs),
     /// Name bare offsets or addresses
@@ -350,19 +357,45 @@ pub(crate) enum ExportFormat {
     Csv,
     /// Text that tools made for perf script read
     PerfScript,
+    /// A dataset of Parquet files in a folder
+    Parquet,
+}
+
+/// Tables of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTable {
+    /// What each recording says of itself
+    Recordings,
+    /// What was sampled
+    Events,
+    /// Repetitions of the command
+    Runs,
+    /// Files with code
+    Modules,
+    /// Samples
+    Samples,
+    /// Distinct stacks
+    Stacks,
+    /// Distinct code addresses
+    Frames,
+    /// Names of frames
+    Symbols,
 }
 
 /// `rawstack export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Samples are added up by stack and thread for folded, pprof, speedscope and otlp, which hold
-one event; the other formats have each sample with its time. docs/exports.md tells more.
+one event; the other formats have each sample with its time. Parquet is a folder of tables
+that grows with each recording. docs/exports.md tells more.
 
 EXAMPLES:
   rawstack export web.rawstack --format pprof -o web.pb.gz && go tool pprof -top web.pb.gz
   rawstack export web.rawstack --format firefox -o web.json.gz
   rawstack export web.rawstack --format pprof --raw -o raw.pb.gz
-  rawstack export 'host-*.rawstack' --format json | jq -r .comm | sort | uniq -c")]
+  rawstack export 'host-*.rawstack' --format json | jq -r .comm | sort | uniq -c
+  rawstack export 'host-*.rawstack' --format parquet -o profiles/
+  rawstack export 'host-*.rawstack' --format parquet --tables symbols -o profiles/")]
 pub(crate) struct ExportArgs {
     /// Archives, or patterns of their names
     #[arg(value_name = "FILE", required = true)]
@@ -373,6 +406,12 @@ pub(crate) struct ExportArgs {
     /// Look for no names: modules with build IDs and offsets alone
     #[arg(long)]
     pub(crate) raw: bool,
+    /// Parquet: only these tables, as symbols to resolve again
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) tables: Vec<ExportTable>,
+    /// Parquet: what the recordings are of (default: their label `service`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) service: Option<String>,
     /// Symbols
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,

@@ -4,6 +4,7 @@
 //! information and symbols name the frames, and whatever prints takes the finished profile.
 
 pub mod cache;
+pub mod compare;
 pub mod debug_file;
 pub mod error;
 pub mod explore;
@@ -16,6 +17,7 @@ pub mod output;
 pub mod profile;
 pub mod report;
 pub mod resolve;
+pub mod staged;
 pub mod symbolize;
 pub mod symbolized;
 pub mod text;

@@ -4,6 +4,7 @@
 mod archive;
 mod cache;
 mod cases;
+mod diff;
 mod exports;
 mod fixtures;
 mod formats;
