@@ -9,6 +9,8 @@ pub(super) struct LeftOut {
     pub(super) stack_copies: u64,
     /// Branches beside samples.
     pub(super) branches: u64,
+    /// Samples with counts of other events beside them (`:S`).
+    pub(super) counts: u64,
     /// Samples of virtual machines that this host ran.
     pub(super) guests: u64,
     /// User halves that came later than their samples.
@@ -53,6 +55,10 @@ pub(super) fn lines(
     tell(
         left.branches,
         "branches beside {} samples are left out: their samples keep their own stacks",
+    );
+    tell(
+        left.counts,
+        "counts of other events beside {} samples (:S) are left out: those of the sampled event are there",
     );
     tell(
         left.guests,

@@ -52,6 +52,7 @@ impl<W: Write> Converter<'_, W> {
             .user_stack
             .is_some_and(|(bytes, _)| !bytes.is_empty());
         self.left.stack_copies += u64::from(copied);
+        self.left.counts += u64::from(format.contains(SampleFormat::READ));
         self.left.branches += u64::from(format.contains(SampleFormat::BRANCH_STACK));
         let cut = if halves.entries >= depth || halves.is_cut {
             if halves.user.is_empty() {
