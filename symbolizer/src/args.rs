@@ -268,7 +268,8 @@ EXAMPLES:
   rawstack report web.rawstack --symbol-dir ./debug
   rawstack report a.rawstack b.rawstack --by line --min 1
   rawstack report web.rawstack --tree callees --comm nginx
-  rawstack report web.rawstack --focus '^parse' --json")]
+  rawstack report web.rawstack --focus '^parse' --json
+  rawstack report web.rawstack --source '^parse_item$' --source-map /build=./src")]
 pub(crate) struct ReportArgs {
     /// Archives
     #[arg(value_name = "FILE", required = true)]
@@ -279,6 +280,15 @@ pub(crate) struct ReportArgs {
     /// A tree of calls: below each function its callers, or its callees
     #[arg(long, value_enum, value_name = "WHICH", conflicts_with = "by")]
     pub(crate) tree: Option<TreeDirection>,
+    /// Source lines of functions whose name or file matches, with their time
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["by", "tree", "csv", "symbols_only"])]
+    pub(crate) source: Option<String>,
+    /// Folder with sources: whole paths below it, or their last parts (repeatable)
+    #[arg(long, value_name = "DIR", requires = "source")]
+    pub(crate) source_dir: Vec<PathBuf>,
+    /// Look for sources whose path begins with FROM in TO (repeatable)
+    #[arg(long, value_name = "FROM=TO", requires = "source")]
+    pub(crate) source_map: Vec<String>,
     /// JSON
     #[arg(long, conflicts_with = "csv")]
     pub(crate) json: bool,

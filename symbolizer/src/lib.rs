@@ -17,6 +17,7 @@ pub mod output;
 pub mod profile;
 pub mod report;
 pub mod resolve;
+pub mod source_files;
 pub mod staged;
 pub mod symbolize;
 pub mod symbolized;

@@ -229,6 +229,27 @@ fn flame_graph_and_filters() {
     terminal.until(&format!("{} of cpu-clock", shown(&report(&[])["total"])));
 }
 
+/// Check that keys take time off both ends, that what is left is what `report --time` says, and that all comes back.
+#[test]
+fn spans_of_time() {
+    let terminal = Terminal::start(folder(), "LC_ALL=C.UTF-8", "");
+    terminal.until("self↓");
+    terminal.press(&["[", "[", "]"]);
+    let is_cut = |screen: &str| screen.contains("(filtered: 4)  4.0 ms..");
+    let screen = terminal.until_it("a span of time", &is_cut);
+    let head = screen.lines().next().unwrap();
+    let span = head.rsplit("  ").next().unwrap().replace(' ', "");
+    let part = report(&["--time", &span]);
+    assert!(part["total"].as_u64() < report(&[])["total"].as_u64());
+    let total = format!("{} of cpu-clock", shown(&part["total"]));
+    assert!(head.contains(&total), "{head} is not {total} in {span}");
+    terminal.press(&["c"]);
+    let all = format!("{} of cpu-clock", shown(&report(&[])["total"]));
+    terminal.until_it("all", &|screen| {
+        screen.contains(&all) && !screen.contains("filtered")
+    });
+}
+
 /// Check that the terminal is given back as it was, that the program ends with 0, and that a new size is drawn for.
 #[test]
 fn given_back() {

@@ -1,14 +1,17 @@
 //! `rawstack import`.
 
 use std::fs;
+use std::io;
 use std::iter;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use rawstack_format::WriterOptions;
-use rawstack_format::record::{Module, Segment};
-use rawstack_symbolizer::debug_file::elf::PF_X;
+use rawstack_format::record::{Mapping, Module, Segment};
+use rawstack_symbolizer::debug_file::elf::{ElfFile, PF_X};
+use rawstack_symbolizer::debug_file::identity::content_hash;
 use rawstack_symbolizer::debug_file::locate::{Locator, Places};
 use rawstack_symbolizer::import::{CodeFacts, PerfRecording};
 use rawstack_symbolizer::text::clean;
@@ -39,7 +42,13 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     let mut options = WriterOptions::default();
     options.salt = Some(SALT);
     let (imported, bytes) = made::make(&args.made, options, |writer| {
-        let code = |module: &Module| code(&locator, module);
+        let recorded = changed(&args.file).unwrap_or(0);
+        let code = |module: &Module, mapping: &Mapping| {
+            if module.build_id.is_some() {
+                return by_build_id(&locator, module);
+            }
+            by_inode(module, mapping, recorded)
+        };
         Ok(recording.write(&args.file, writer, &code)?)
     })?;
     if !args.made.quiet {
@@ -68,14 +77,48 @@ fn kallsyms(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// When the file's content or place last changed, in seconds since 1970.
+fn changed(path: &Path) -> io::Result<i64> {
+    let meta = fs::metadata(path)?;
+    Ok(meta.mtime().max(meta.ctime()))
+}
+
 /// How the code of a module lies in its file, where that is found.
-fn code(locator: &Locator, module: &Module) -> Option<CodeFacts> {
+fn by_build_id(locator: &Locator, module: &Module) -> Option<CodeFacts> {
     let found = watch::reading(iter::empty(), || locator.locate(module));
-    let file = found.code()?;
-    let holds_code = |segment: &&Segment| segment.flags & PF_X != 0;
+    found.code().map(code)
+}
+
+/// What perf does not say of a file that is still the one that was mapped: in the same place on the same device, and
+/// not changed since the recording.
+fn by_inode(module: &Module, mapping: &Mapping, recorded: i64) -> Option<CodeFacts> {
+    let path = Path::new(&module.path);
+    let meta = fs::metadata(path).ok()?;
+    let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let is_same = mapping.inode != 0
+        && meta.ino() == mapping.inode
+        && device == (mapping.device_major, mapping.device_minor)
+        && changed(path).ok()? < recorded;
+    if !(is_same && meta.is_file()) {
+        return None;
+    }
+    let file = watch::reading(iter::once(path), || ElfFile::open(path)).ok()?;
+    let build_id = file.build_id.clone();
+    let content_hash = build_id.is_none().then(|| content_hash(file.bytes()));
     Some(CodeFacts {
+        build_id,
+        content_hash,
+        ..code(&file)
+    })
+}
+
+/// How the code lies in the file.
+fn code(file: &ElfFile) -> CodeFacts {
+    let holds_code = |segment: &&Segment| segment.flags & PF_X != 0;
+    CodeFacts {
         class: file.class,
         machine: file.machine,
         segments: file.segments.iter().filter(holds_code).copied().collect(),
-    })
+        ..CodeFacts::default()
+    }
 }

@@ -14,6 +14,7 @@ mod numbers;
 mod record;
 mod report;
 mod select;
+mod source;
 mod symbolize;
 mod symbols;
 mod timeline;

@@ -8,7 +8,7 @@ use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::tree::{self, Direction};
 use rawstack_symbolizer::report::{GroupBy, render, table};
 
-use super::select;
+use super::{select, source};
 use crate::args::{self, ReportArgs, TreeDirection};
 
 /// Print the table.
@@ -25,7 +25,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let columns = output::columns(args.output.output.as_deref());
     let mut out = output::open(args.output.output.as_deref())?;
     let out = &mut *out;
-    if let Some(direction) = args.tree {
+    if let Some(wanted) = &args.source {
+        source::print(args, wanted, &named, &names, out)?;
+    } else if let Some(direction) = args.tree {
         let least = if args.json || args.csv {
             0.0
         } else {

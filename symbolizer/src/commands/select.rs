@@ -54,27 +54,30 @@ pub(super) fn filter(args: &FilterArgs) -> Result<Filter> {
 /// The stacks that the options select by name.
 pub(super) fn name_filter(args: &NameFilterArgs) -> Result<NameFilter> {
     let compile = |option: &str, text: &Option<String>| -> Result<Option<Regex>> {
-        let Some(text) = text else { return Ok(None) };
-        let regex = RegexBuilder::new(text).size_limit(REGEX_SIZE).build();
-        let regex = regex.map_err(|error| {
-            let last = error
-                .to_string()
-                .lines()
-                .last()
-                .unwrap_or_default()
-                .trim()
-                .to_owned();
-            anyhow::anyhow!(
-                "failed to read --{option} `{}`: {last}",
-                text.escape_debug()
-            )
-        })?;
-        Ok(Some(regex))
+        text.as_ref().map(|text| regex(option, text)).transpose()
     };
     Ok(NameFilter {
         focus: compile("focus", &args.focus)?,
         ignore: compile("ignore", &args.ignore)?,
         hide: compile("hide", &args.hide)?,
+    })
+}
+
+/// The regular expression that an option gives.
+pub(super) fn regex(option: &str, text: &str) -> Result<Regex> {
+    let regex = RegexBuilder::new(text).size_limit(REGEX_SIZE).build();
+    regex.map_err(|error| {
+        let last = error
+            .to_string()
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
+        anyhow::anyhow!(
+            "failed to read --{option} `{}`: {last}",
+            text.escape_debug()
+        )
     })
 }
 

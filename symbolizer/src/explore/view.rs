@@ -17,6 +17,8 @@ pub struct Selection {
     pub threads: BTreeSet<u32>,
     /// CPUs.
     pub cpus: BTreeSet<u32>,
+    /// Slots of time, from and up to and without.
+    pub slots: Option<(u32, u32)>,
 }
 
 impl Selection {
@@ -31,7 +33,9 @@ impl Selection {
             let thread = data.threads.get(cell.thread.0 as usize);
             thread.is_some_and(|thread| self.processes.contains(&(thread.archive, thread.pid)))
         };
-        (self.threads.is_empty() || self.threads.contains(&cell.thread.0))
+        let has_time = |(from, to): (u32, u32)| (from..to).contains(&cell.slot);
+        self.slots.is_none_or(has_time)
+            && (self.threads.is_empty() || self.threads.contains(&cell.thread.0))
             && (self.cpus.is_empty() || self.cpus.contains(&cell.cpu))
             && (self.processes.is_empty() || has_process())
     }

@@ -19,7 +19,7 @@ use super::kernel::{Kallsyms, Kernel};
 use super::notes::{self, KernelKnown, LeftOut};
 use super::perf_data::PerfData;
 use super::spaces::Spaces;
-use super::{CodeFacts, Imported, Refusal};
+use super::{CodeFacts, CodeOf, Imported, Refusal};
 use crate::error::{Error, Result};
 
 /// Longest path and name, in bytes.
@@ -58,7 +58,7 @@ pub(super) struct Named {
 pub(super) struct Converter<'w, W> {
     pub(super) writer: Option<&'w mut Writer<W>>,
     pub(super) builder: Option<ArchiveBuilder<'w, W>>,
-    pub(super) code: &'w dyn Fn(&Module) -> Option<CodeFacts>,
+    pub(super) code: &'w CodeOf<'w>,
     pub(super) facts: Facts,
     pub(super) attributes: Vec<Attribute>,
     /// For each attribute its event in the archive.
@@ -87,20 +87,19 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    pub(super) fn number(
-        &mut self,
-        row: &Module,
-        code: &dyn Fn(&Module) -> Option<CodeFacts>,
-    ) -> u32 {
+    /// The number of `row`; of a file `code` is asked when it is new.
+    pub(super) fn number(&mut self, row: &Module, code: &dyn Fn() -> Option<CodeFacts>) -> u32 {
         let key = (row.kind, row.path.clone(), row.build_id.clone());
         if let Some(&number) = self.index.get(&key) {
             return number;
         }
         let mut row = row.clone();
         if row.kind == ModuleKind::Elf
-            && let Some(found) = code(&row)
+            && let Some(found) = code()
         {
             (row.class, row.machine, row.segments) = (found.class, found.machine, found.segments);
+            row.build_id = row.build_id.or(found.build_id);
+            row.content_hash = found.content_hash.filter(|_| row.build_id.is_none());
         }
         let number = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
         self.rows.push(row);
@@ -114,7 +113,7 @@ impl<'w, W: Write> Converter<'w, W> {
         data: &PerfData,
         kallsyms: Option<Kallsyms>,
         writer: &'w mut Writer<W>,
-        code: &'w dyn Fn(&Module) -> Option<CodeFacts>,
+        code: &'w CodeOf<'w>,
     ) -> Self {
         let mut count = 0;
         let number = |attribute: &Attribute| {

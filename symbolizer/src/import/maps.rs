@@ -111,7 +111,9 @@ impl<W: Write> Converter<'_, W> {
             },
             ..Module::default()
         };
-        let module = self.modules.number(&module, self.code);
+        let module = self
+            .modules
+            .number(&module, &|| (self.code)(&module, &mapping));
         let number = u32::try_from(self.mappings.len()).unwrap_or(u32::MAX);
         self.mappings.push((module, mapping));
         self.spaces.map(pid, place, offset, Some(number));

@@ -24,7 +24,8 @@ use std::io;
 use std::path::Path;
 
 use rawstack_format::Writer;
-use rawstack_format::record::{Module, Segment};
+use rawstack_format::id::BuildId;
+use rawstack_format::record::{Mapping, Module, Segment};
 
 use crate::error::{Error, Result};
 use convert::{Converter, Failure};
@@ -111,7 +112,14 @@ pub struct CodeFacts {
     pub machine: u16,
     /// PT_LOAD segments that hold code.
     pub segments: Vec<Segment>,
+    /// Build ID of a module of which perf knows none, when its file is certain.
+    pub build_id: Option<BuildId>,
+    /// As of [`Module`], where there is no build ID.
+    pub content_hash: Option<[u8; 16]>,
 }
+
+/// Says what is known here of a module, which was mapped so.
+pub type CodeOf<'f> = dyn Fn(&Module, &Mapping) -> Option<CodeFacts> + 'f;
 
 /// What was imported.
 #[derive(Clone, Debug, Default)]
@@ -144,12 +152,12 @@ impl PerfRecording {
         Ok(Self { data, kallsyms })
     }
 
-    /// Write it as an archive. `code` says what is known here of a module's file.
+    /// Write it as an archive. `code` says what is known here of a module's file, which was mapped so.
     pub fn write<W: io::Write>(
         self,
         path: &Path,
         writer: &mut Writer<W>,
-        code: &dyn Fn(&Module) -> Option<CodeFacts>,
+        code: &CodeOf<'_>,
     ) -> Result<Imported> {
         let failed = |source| Error::PerfData {
             path: path.to_owned(),

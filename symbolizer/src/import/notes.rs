@@ -9,6 +9,8 @@ pub(super) struct LeftOut {
     pub(super) stack_copies: u64,
     /// Branches beside samples.
     pub(super) branches: u64,
+    /// Samples with counts of other events beside them (`:S`).
+    pub(super) counts: u64,
     /// Samples of virtual machines that this host ran.
     pub(super) guests: u64,
     /// User halves that came later than their samples.
@@ -55,6 +57,10 @@ pub(super) fn lines(
         "branches beside {} samples are left out: their samples keep their own stacks",
     );
     tell(
+        left.counts,
+        "counts of other events beside {} samples (:S) are left out: those of the sampled event are there",
+    );
+    tell(
         left.guests,
         "{} samples of virtual machines are left out: record inside of them",
     );
@@ -89,7 +95,7 @@ pub(super) fn lines(
     );
     tell(
         left.no_build_id,
-        "{} distinct frames are in files without a build ID in perf.data: they can only be named on this machine; record with `perf record --buildid-mmap`, or without -B",
+        "{} distinct frames are in files whose build ID perf.data does not have, and that are not here as they were: they have no names; record with `perf record --buildid-mmap`",
     );
     if left.kernel_frames > 0 && !kernel.symbols {
         let how = match (kernel.start, kernel.build_id) {

@@ -52,6 +52,7 @@ impl<W: Write> Converter<'_, W> {
             .user_stack
             .is_some_and(|(bytes, _)| !bytes.is_empty());
         self.left.stack_copies += u64::from(copied);
+        self.left.counts += u64::from(format.contains(SampleFormat::READ));
         self.left.branches += u64::from(format.contains(SampleFormat::BRANCH_STACK));
         let cut = if halves.entries >= depth || halves.is_cut {
             if halves.user.is_empty() {
@@ -172,7 +173,9 @@ impl<W: Write> Converter<'_, W> {
         };
         let is_made = row.kind == ModuleKind::Anonymous;
         self.left.made_code += u64::from(is_made);
-        self.left.no_build_id += u64::from(row.kind == ModuleKind::Elf && row.build_id.is_none());
+        self.left.no_build_id += u64::from(
+            row.kind == ModuleKind::Elf && row.build_id.is_none() && row.content_hash.is_none(),
+        );
         let builder = self.builder()?;
         let module = builder.module(number, &row)?;
         mapping.module = module;
@@ -202,7 +205,7 @@ impl<W: Write> Converter<'_, W> {
             // A distance from the image would tell where the image is.
             None => (nowhere, 0),
         };
-        let number = self.modules.number(&row, self.code);
+        let number = self.modules.number(&row, &|| None);
         let builder = self.builder()?;
         let module = builder.module(number, &row)?;
         builder.frame(Frame {

@@ -4,6 +4,7 @@ pub mod info;
 mod install;
 pub mod names;
 pub mod render;
+pub mod source;
 pub mod symbols;
 pub mod table;
 pub mod tree;

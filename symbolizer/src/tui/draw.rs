@@ -15,7 +15,7 @@ use crate::report::render::amount;
 /// Cells of a share's bar.
 const BAR: usize = 10;
 
-const KEYS: [(&str, &str); 10] = [
+const KEYS: [(&str, &str); 11] = [
     (
         "1 2 3 4, Tab",
         "functions, callers and callees, flame graph, filters",
@@ -30,6 +30,10 @@ const KEYS: [(&str, &str); 10] = [
     ("/", "search names"),
     ("s", "sort by self, total, name"),
     ("Space, c", "choose in the filters; choose all again"),
+    (
+        "[ ] { } , .",
+        "time: less at the start, at the end; more; earlier, later",
+    ),
     ("?", "these keys"),
     ("q, Ctrl-C", "leave"),
 ];
@@ -69,6 +73,11 @@ fn heading(state: &State<'_, '_>, look: Look) -> Paragraph<'static> {
     ];
     if !state.selection.is_all() {
         spans.push(Span::styled("  (filtered: 4)", look.found()));
+    }
+    if let Some((from, to)) = state.selection.slots {
+        let time = |slot: u32| amount(u64::from(slot).saturating_mul(state.data.slot_ns), "ns");
+        let text = format!("  {}..{}", time(from), time(to));
+        spans.push(Span::styled(text, look.found()));
     }
     Paragraph::new(Line::from(spans))
 }
@@ -360,7 +369,7 @@ fn choice_label(state: &State<'_, '_>, choice: Choice) -> String {
 fn help(frame: &mut Frame<'_>, look: Look) {
     let [_, middle, _] = Layout::vertical([
         Constraint::Fill(1),
-        Constraint::Length(12),
+        Constraint::Length(13),
         Constraint::Fill(1),
     ])
     .areas(frame.area());

@@ -6,6 +6,7 @@
 mod draw;
 mod flame;
 mod look;
+mod span;
 mod state;
 
 use std::io;

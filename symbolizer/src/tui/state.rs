@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::span;
 use crate::explore::{Explored, FunctionSum, Functions, KERNEL, Neighbours, Selection, View};
 
 /// Lines that a page key goes.
@@ -250,6 +251,7 @@ impl<'d, 'p> State<'d, 'p> {
             processes,
             threads,
             cpus,
+            ..
         } = &mut self.selection;
         match (choice, chosen) {
             (Choice::Process(archive, pid), true) => processes.remove(&(archive, pid)),
@@ -344,6 +346,10 @@ impl<'d, 'p> State<'d, 'p> {
                 self.screen = Screen::ALL.get(index).copied().unwrap_or(self.screen);
             }
             Key::Char('s') => self.sort(),
+            Key::Char(letter) if span::is_key(letter) => {
+                self.selection.slots = span::moved(self.selection.slots, self.slots(), letter);
+                self.select();
+            }
             Key::Char('c') => {
                 self.selection = Selection::default();
                 self.select();
@@ -365,6 +371,12 @@ impl<'d, 'p> State<'d, 'p> {
             Key::Backspace => self.back(),
             _ => {}
         }
+    }
+
+    /// Slots of time that there are.
+    fn slots(&self) -> u32 {
+        let last = self.data.cells.last();
+        last.map_or(0, |cell| cell.slot.saturating_add(1))
     }
 
     fn sort(&mut self) {

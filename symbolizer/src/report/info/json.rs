@@ -7,7 +7,7 @@ use rawstack_format::record::{Event, Run, State};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{ModuleFrames, mode, modules, pairs, stacks};
+use super::{ModuleFrames, advice, mode, modules, pairs, stacks};
 use crate::error::Result;
 use crate::jit::JitFile;
 use crate::profile::{Profile, Summary};
@@ -41,6 +41,7 @@ pub struct JsonInfo {
     complete: bool,
     damage: BTreeMap<&'static str, u64>,
     writer: String,
+    advice: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Self>,
 }
@@ -99,6 +100,7 @@ impl JsonInfo {
             complete: summary.problems().is_empty(),
             damage: damage(summary),
             writer: clean(&recording.writer).into_owned(),
+            advice: advice::lines(profile, summary),
             parts: Vec::new(),
         }
     }
@@ -162,6 +164,11 @@ impl JsonInfo {
         self.jit_maps.extend_from_slice(&other.jit_maps);
         self.runs.extend_from_slice(&other.runs);
         self.complete &= other.complete;
+        for line in &other.advice {
+            if !self.advice.contains(line) {
+                self.advice.push(line.clone());
+            }
+        }
     }
 
     fn add_drops(&mut self, drops: &[JsonDrop]) {

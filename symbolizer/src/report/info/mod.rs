@@ -1,5 +1,6 @@
 //! What an archive holds and how whole it is.
 
+mod advice;
 mod json;
 mod text;
 
