@@ -19,6 +19,7 @@ const SHOWN_RUNS: usize = 20;
 
 #[derive(Serialize)]
 struct JsonInfo<'i> {
+    schema: &'static str,
     format_version: String,
     mode: &'static str,
     mode_reason: String,
@@ -170,6 +171,7 @@ pub fn write_json(profile: &Profile, out: &mut dyn Write) -> Result<()> {
             json!({"run": run.run, "start_ns": run.start_ns, "end_ns": run.end_ns, "work": run.work, "exit": run.exit})
         });
         let info = JsonInfo {
+            schema: "rawstack.info.v1",
             format_version: format!("{}.{}", summary.format.0, summary.format.1),
             mode: mode(summary),
             mode_reason: clean(&recording.mode_reason).into_owned(),
