@@ -1,9 +1,12 @@
 //! The command line, as typed: clap only, no work.
 
+pub(crate) mod diff;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use diff::{CalibrateArgs, DiffArgs};
 
 /// Look at recordings of stack traces, and give them names.
 #[derive(Debug, Parser)]
@@ -51,12 +54,20 @@ pub(crate) enum Verb {
     Tui(TuiArgs),
     /// Write samples in the format of another tool
     Export(ExportArgs),
+    /// Compare two builds: did the new one get slower, where, and how sure is that
+    Diff(Box<DiffArgs>),
+    /// Measure the noise of a machine and workload, from runs of one build
+    Calibrate(CalibrateArgs),
     /// Tell for each module which files name it, and what is missing
     Symbols(SymbolsArgs),
     /// Name bare offsets or addresses
     Symbolize(SymbolizeArgs),
     /// Tell what is kept of earlier results, or remove it
     Cache(CacheArgs),
+    /// Make an archive of a perf.data
+    Import(ImportArgs),
+    /// Put several archives into one
+    Merge(MergeArgs),
     /// Record with rawstack-record (see `rawstack record --help`)
     #[command(disable_help_flag = true)]
     Record(RecordArgs),
@@ -67,7 +78,7 @@ impl Verb {
     pub(crate) fn reads_debug_files(&self) -> bool {
         !matches!(
             self,
-            Self::Info(_) | Self::Verify(_) | Self::Cache(_) | Self::Record(_)
+            Self::Info(_) | Self::Verify(_) | Self::Merge(_) | Self::Cache(_) | Self::Record(_)
         )
     }
 }
@@ -557,6 +568,66 @@ pub(crate) struct CacheArgs {
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `rawstack import`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+perf.data has no symbols of the kernel: name a copy of /proc/kallsyms, made as root in the
+same boot. Layouts of files are kept where the files are found, so import where perf
+recorded. What an archive cannot hold is told in a line each.
+
+EXAMPLES:
+  rawstack import perf.data -o web.rawstack
+  rawstack import perf.data --kallsyms /proc/kallsyms -o web.rawstack
+  perf record -g -o - -- ./server | rawstack import - -o server.rawstack")]
+pub(crate) struct ImportArgs {
+    /// Recording of perf, - for a stream on standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Symbols of the recorded kernel: a copy of its /proc/kallsyms
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kallsyms: Option<PathBuf>,
+    /// Folder with the recorded programs' files (repeatable)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) symbol_dir: Vec<PathBuf>,
+    /// Output
+    #[command(flatten)]
+    pub(crate) made: MadeArgs,
+}
+
+/// Where an archive goes that is made of others.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct MadeArgs {
+    /// Archive to make, - for standard output
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub(crate) output: PathBuf,
+    /// Overwrite the archive where it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// No messages but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// `rawstack merge`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each archive stays a part of its own, with its host, boot, processes, runs and labels: all
+that reads archives shows of the merged one what it shows of its parts together. Of a
+damaged archive what is whole is taken, and what is missing is kept with it.
+
+EXAMPLES:
+  rawstack merge 'host-*.rawstack' -o fleet.rawstack
+  rawstack merge monday.rawstack tuesday.rawstack -o week.rawstack")]
+pub(crate) struct MergeArgs {
+    /// Archives, or patterns of their names; merged ones, too
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Output
+    #[command(flatten)]
+    pub(crate) made: MadeArgs,
 }
 
 /// `rawstack record`.

@@ -7,6 +7,8 @@ use std::result;
 use parquet::errors::ParquetError;
 use rayon::ThreadPoolBuildError;
 
+use crate::import::ImportError;
+
 /// Result of this crate.
 pub type Result<T> = result::Result<T, Error>;
 
@@ -38,12 +40,29 @@ pub enum Error {
         #[source]
         source: rawstack_format::Error,
     },
-    /// Threads could not be started.
-    #[error("failed to start worker threads; free memory or raise the limit of processes")]
-    Threads {
+    /// Standard input is named twice.
+    #[error("failed to read standard input twice; give each archive but one as a file")]
+    StandardInputTwice,
+    /// A recording of perf could not be imported.
+    #[error("failed to import {}", path.display())]
+    PerfData {
+        /// The recording.
+        path: PathBuf,
         /// Why.
         #[source]
-        source: ThreadPoolBuildError,
+        source: ImportError,
+    },
+    /// An imported archive could not be written.
+    #[error("failed to write the imported archive")]
+    Import(#[source] rawstack_format::Error),
+    /// A merged archive could not be written.
+    #[error("failed to write the merged archive")]
+    Merge(#[source] rawstack_format::Error),
+    /// Threads could not be started.
+    #[error("failed to start worker threads: {why}; free memory or raise the limit of processes")]
+    Threads {
+        /// Why. It is its own source, too, and would be told twice.
+        why: ThreadPoolBuildError,
     },
     /// There is no sample to draw.
     #[error(

@@ -4,12 +4,15 @@
 //! information and symbols name the frames, and whatever prints takes the finished profile.
 
 pub mod cache;
+pub mod compare;
 pub mod debug_file;
 pub mod error;
 pub mod explore;
 pub mod export;
 pub mod guard;
+pub mod import;
 pub mod jit;
+pub mod merge;
 pub mod output;
 pub mod profile;
 pub mod report;

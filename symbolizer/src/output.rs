@@ -6,12 +6,14 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::mem;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::thread;
+use std::sync::OnceLock;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
 use crate::staged::Staged;
@@ -135,22 +137,33 @@ pub fn write_in_order<T: Sync>(
     render: &(dyn Fn(&[T]) -> Vec<u8> + Sync),
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    if items.len() <= PIECE {
-        return out.write_all(&render(items));
+    if items.len() <= PIECE || !has_threads() {
+        return items
+            .chunks(PIECE)
+            .try_for_each(|piece| out.write_all(&render(piece)));
     }
     let together = PIECE * PIECES_PER_THREAD * rayon::current_num_threads();
     let mut ready: Vec<Vec<u8>> = Vec::new();
     for group in items.chunks(together) {
         let pieces = || group.par_chunks(PIECE).map(render).collect();
         let (written, rendered) = thread::scope(|scope| {
-            let rendering = scope.spawn(pieces);
+            let rendering = thread::Builder::new().spawn_scoped(scope, pieces);
             let written = ready.iter().try_for_each(|piece| out.write_all(piece));
-            (written, rendering.join())
+            (written, rendering.map(ScopedJoinHandle::join))
         });
         written?;
-        ready = rendered.unwrap_or_else(|panic| resume_unwind(panic));
+        ready = match rendered {
+            Ok(rendered) => rendered.unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => vec![render(group)],
+        };
     }
     ready.iter().try_for_each(|piece| out.write_all(piece))
+}
+
+/// Whether there are threads to share work with: where memory or a limit does not allow them, one does it alone.
+fn has_threads() -> bool {
+    static STARTED: OnceLock<bool> = OnceLock::new();
+    *STARTED.get_or_init(|| ThreadPoolBuilder::new().build_global().is_ok())
 }
 
 /// Whether `error` comes from a reader that went away, which is its right.
@@ -182,7 +195,8 @@ pub fn progress(label: &'static str, steps: usize, quiet: bool) -> ProgressBar {
     }
     bar.set_message(label);
     let later = bar.clone();
-    thread::spawn(move || {
+    // Without a thread for it, it is not seen.
+    let _ = thread::Builder::new().spawn(move || {
         thread::sleep(UNSEEN);
         if !later.is_finished() {
             later.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));

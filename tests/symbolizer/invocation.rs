@@ -31,6 +31,9 @@ fn help() {
         "symbolize",
         "cache",
         "tui",
+        "merge",
+        "diff",
+        "calibrate",
     ] {
         short(verb, &[verb, "--help"]);
     }

@@ -4,6 +4,7 @@
 mod archive;
 mod cache;
 mod cases;
+mod diff;
 mod exports;
 mod fixtures;
 mod formats;
@@ -14,6 +15,7 @@ mod kernel;
 mod killer_elf;
 mod killer_sections;
 mod killers;
+mod merge;
 mod offline;
 mod oracle;
 mod page;

@@ -1,10 +1,15 @@
 //! The verbs: each loads, resolves and renders, and says what failed.
 
 mod cache;
+mod compared;
+mod diff;
 mod dump;
 mod export;
 mod flamegraph;
+mod import;
 mod info;
+mod made;
+mod merge;
 mod numbers;
 mod record;
 mod report;
@@ -37,9 +42,13 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Flamegraph(args) => flamegraph::run(args),
         Verb::Tui(args) => tui::run(args),
         Verb::Export(args) => export::run(args),
+        Verb::Diff(args) => diff::run(args),
+        Verb::Calibrate(args) => diff::calibrate(args),
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
         Verb::Cache(args) => cache::run(args),
+        Verb::Import(args) => import::run(args),
+        Verb::Merge(args) => merge::run(args),
         Verb::Record(args) => record::run(args),
     }
 }

@@ -50,6 +50,17 @@ fn everything_is_valid() {
             files.extend([schema.to_owned(), file, kind.to_owned()]);
         }
     }
+    let merged = work.path().join("merged.rawstack");
+    let merged = merged.to_str().unwrap();
+    let parts = ["golden.rawstack", "killed.rawstack"];
+    succeed(
+        folder(),
+        &[&["merge", "-q", "-o", merged], &parts[..]].concat(),
+    );
+    let file = work.path().join("merged.json");
+    let file = file.to_str().unwrap();
+    succeed(folder(), &["info", "--json", merged, "-o", file]);
+    files.extend(["rawstack.info.v1", file, "json"].map(str::to_owned));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     output(
         Command::new(consumers().join("python/bin/python3"))

@@ -1,0 +1,592 @@
+//! Counts of both sides → what changed, how sure that is, and a verdict.
+
+use super::comparison::{
+    ComparedRow, Comparison, Detectable, RenamedRow, RowVerdict, SideSummary, Verdict,
+};
+use super::functions::{FunctionKey, Functions};
+use super::key::CANON;
+use super::noise_file::NoiseFile;
+use super::renames::{Rename, renames};
+use super::settings::{Basis, Settings};
+use super::shift::{Yardstick, moved};
+use super::sides::{Columns, NAMES, Sides, differences, loss};
+use super::stats::noise::{Item, Moments};
+use super::stats::{Counts, Judged, Tested, size_factors};
+use crate::profile::Summary;
+use crate::text::clean;
+
+/// Nanoseconds of a day.
+const DAY_NS: u64 = 86_400_000_000_000;
+/// Part of the cost of one function from which on a normal run cannot be told by the others.
+const DOMINANT: f64 = 0.5;
+/// Name of the total's row.
+pub(super) const TOTAL: &str = "[total]";
+
+/// What is compared, from the archives.
+#[derive(Debug)]
+pub struct Input<'i> {
+    /// Archives of both sides.
+    pub archives: &'i [Summary],
+    /// Runs.
+    pub sides: &'i Sides,
+    /// Columns of the counts.
+    pub columns: &'i Columns,
+    /// Event.
+    pub event: &'i str,
+    /// Its unit.
+    pub unit: &'i str,
+    /// What is known of noise from elsewhere.
+    pub noise: Option<&'i NoiseFile>,
+    /// What else is to be told.
+    pub notes: Vec<String>,
+}
+
+/// Compare. With `accept_renames` functions that were probably renamed become one in `functions`.
+pub fn compare(functions: &mut Functions, input: Input<'_>, settings: &Settings) -> Comparison {
+    let found = renames(functions);
+    let renamed = found
+        .iter()
+        .map(|rename| renamed_row(functions, rename))
+        .collect();
+    if settings.accept_renames {
+        let pairs: Vec<(u32, u32)> = found
+            .iter()
+            .map(|rename| (rename.from, rename.to))
+            .collect();
+        functions.join(&pairs);
+    }
+    let scale = Scale::of(functions, &input, settings);
+    let numbers = Numbers::of(functions, settings.inclusive);
+    let counts = numbers.counts(functions, &scale, settings);
+    let known = input.noise.map(|file| file.noise());
+    let judged = Judged::of(&counts, &settings.strictness, known.as_ref());
+    let mut comparison = Comparison {
+        verdict: Verdict::Pass,
+        reasons: input.sides.reasons.clone(),
+        notes: input.notes.clone(),
+        canon: CANON,
+        event: input.event.to_owned(),
+        unit: input.unit.to_owned(),
+        basis: scale.basis,
+        inclusive: settings.inclusive,
+        within_run: input.sides.is_single() && input.columns.len() > 2,
+        sides: [0, 1].map(|side| summary(functions, &input, side)),
+        exposures: scale.exposures.clone(),
+        scale: scale.factor,
+        total: total_row(functions, &counts, &judged),
+        total_judged: matches!(scale.basis, Basis::Work | Basis::Run),
+        rows: Vec::new(),
+        unjudged: 0,
+        unjudged_cost: 0.0,
+        renamed,
+        renames_accepted: settings.accept_renames,
+        noise: judged.noise,
+        detectable: detectable(&counts, &judged, settings),
+        q: settings.strictness.q,
+        alpha: settings.strictness.alpha,
+    };
+    if !comparison.total_judged {
+        comparison.detectable.total = None;
+    }
+    comparison.judge_rows(functions, &counts, &judged, settings);
+    comparison.take_shifts(functions, &judged, settings);
+    comparison.take_allowed(&input, settings);
+    comparison.sort_rows();
+    comparison.conclude(&input, settings);
+    comparison
+}
+
+fn renamed_row(functions: &Functions, rename: &Rename) -> RenamedRow {
+    let name = |function: u32| {
+        functions
+            .keys
+            .get(function as usize)
+            .map_or_else(String::new, |key| key.name.clone())
+    };
+    RenamedRow {
+        from: name(rename.from),
+        to: name(rename.to),
+        score: rename.score,
+    }
+}
+
+fn summary(functions: &Functions, input: &Input<'_>, side: usize) -> SideSummary {
+    let range = input.sides.archives[side].clone();
+    let columns = if side == 0 {
+        0..functions.first_new
+    } else {
+        functions.first_new..functions.width
+    };
+    let sum = |row: &[f64]| {
+        row.get(columns.clone())
+            .unwrap_or_default()
+            .iter()
+            .sum::<f64>()
+    };
+    let is_unnamed = |function: &usize| {
+        functions
+            .facts
+            .get(*function)
+            .is_some_and(|facts| facts.is_unnamed)
+    };
+    let unnamed = (0..functions.keys.len())
+        .filter(is_unnamed)
+        .map(|function| sum(functions.row(function, false)));
+    let unnamed: f64 = unnamed.sum();
+    let all = sum(&functions.all);
+    let paths = input.archives.get(range.clone()).unwrap_or_default();
+    SideSummary {
+        archives: paths
+            .iter()
+            .map(|archive| clean(&archive.path).into_owned())
+            .collect(),
+        runs: input.sides.runs[side].len(),
+        samples: functions
+            .samples
+            .get(columns.clone())
+            .unwrap_or_default()
+            .iter()
+            .sum(),
+        loss: loss(input.archives, &range),
+        // The sum of nothing is -0.
+        unnamed: if unnamed > 0.0 { unnamed / all } else { 0.0 },
+    }
+}
+
+/// Exposure of each column, and what it is, as [`compare`] takes them.
+pub fn exposures(
+    functions: &Functions,
+    input: &Input<'_>,
+    settings: &Settings,
+) -> (Vec<f64>, Basis) {
+    let scale = Scale::of(functions, input, settings);
+    (scale.exposures.concat(), scale.basis)
+}
+
+/// Exposures, and what they mean.
+struct Scale {
+    basis: Basis,
+    exposures: [Vec<f64>; 2],
+    factor: Option<f64>,
+}
+
+impl Scale {
+    fn of(functions: &Functions, input: &Input<'_>, settings: &Settings) -> Self {
+        let usual = if input.sides.has_work() {
+            Basis::Work
+        } else {
+            Basis::Ratio
+        };
+        let basis = settings.basis.unwrap_or(usual);
+        let parts = input.columns.len() as f64
+            / input.sides.runs.iter().map(Vec::len).sum::<usize>().max(1) as f64;
+        let exposures: Vec<f64> = match basis {
+            Basis::Work => input.columns.works.concat(),
+            Basis::Run => vec![parts.recip(); functions.width],
+            Basis::Ratio => {
+                let rows: Vec<&[f64]> = (0..functions.keys.len())
+                    .map(|function| functions.row(function, false))
+                    .collect();
+                size_factors(&rows, functions.width)
+                    .into_iter()
+                    .map(|factor| factor / parts)
+                    .collect()
+            }
+            Basis::Share => functions.all.clone(),
+        };
+        let positive = |exposure: &f64| {
+            if *exposure > 0.0 && exposure.is_finite() {
+                *exposure
+            } else {
+                1.0
+            }
+        };
+        let exposures: Vec<f64> = exposures.iter().map(positive).collect();
+        let (base, new) = exposures.split_at(functions.first_new.min(exposures.len()));
+        let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len().max(1) as f64;
+        let factor = (basis == Basis::Ratio).then(|| mean(new) / mean(base));
+        Self {
+            basis,
+            exposures: [base.to_vec(), new.to_vec()],
+            factor,
+        }
+    }
+}
+
+/// Weights as counts: each function in the mean weight of its samples.
+struct Numbers {
+    rows: Vec<Vec<f64>>,
+    units: Vec<f64>,
+    all: Vec<f64>,
+    all_unit: f64,
+}
+
+impl Numbers {
+    fn of(functions: &Functions, inclusive: bool) -> Self {
+        let squares = if inclusive {
+            &functions.total_squares
+        } else {
+            &functions.own_squares
+        };
+        let unit = |row: &[f64], squares: f64| {
+            let sum: f64 = row.iter().sum();
+            if sum > 0.0 && squares > 0.0 {
+                squares / sum
+            } else {
+                1.0
+            }
+        };
+        let row = |function: usize| functions.row(function, inclusive);
+        let units = (0..functions.keys.len())
+            .zip(squares)
+            .map(|(function, &squares)| unit(row(function), squares));
+        let units: Vec<f64> = units.collect();
+        let counts = |row: &[f64], unit: f64| row.iter().map(|weight| weight / unit).collect();
+        let all_unit = unit(&functions.all, functions.all_squares);
+        Self {
+            rows: units
+                .iter()
+                .enumerate()
+                .map(|(function, &unit)| counts(row(function), unit))
+                .collect(),
+            units,
+            all: counts(&functions.all, all_unit),
+            all_unit,
+        }
+    }
+
+    fn counts<'c>(
+        &'c self,
+        functions: &Functions,
+        scale: &'c Scale,
+        settings: &Settings,
+    ) -> Counts<'c> {
+        let item = |row: &'c [f64]| {
+            let (base, new) = row.split_at(functions.first_new.min(row.len()));
+            Item {
+                counts: [base, new],
+            }
+        };
+        let margins = functions.keys.iter().map(|key| settings.margin(&key.name));
+        Counts {
+            items: self.rows.iter().map(|row| item(row)).collect(),
+            units: self.units.clone(),
+            margins: margins.collect(),
+            total: item(&self.all),
+            total_unit: self.all_unit,
+            exposures: [&scale.exposures[0], &scale.exposures[1]],
+        }
+    }
+}
+
+fn total_row(functions: &Functions, counts: &Counts<'_>, judged: &Judged) -> ComparedRow {
+    let costs = judged
+        .total
+        .moments
+        .means
+        .map(|mean| mean * counts.total_unit);
+    ComparedRow {
+        name: TOTAL.to_owned(),
+        module: String::new(),
+        file: None,
+        kernel: false,
+        cost: costs,
+        with_callees: costs,
+        unit: counts.total_unit,
+        counts: counts.total.counts.map(<[f64]>::to_vec),
+        tested: judged.total,
+        q_up: judged.total.p_up,
+        q_down: judged.total.p_down,
+        verdict: if functions.width == 0 {
+            RowVerdict::Same
+        } else {
+            total_verdict(judged)
+        },
+        why: None,
+    }
+}
+
+fn total_verdict(judged: &Judged) -> RowVerdict {
+    let alpha = judged.strictness.alpha;
+    match &judged.total {
+        total if total.p_up <= alpha => RowVerdict::Regression,
+        total if total.p_down <= alpha => RowVerdict::Improvement,
+        _ => RowVerdict::Same,
+    }
+}
+
+/// What these runs could find.
+fn detectable(counts: &Counts<'_>, judged: &Judged, settings: &Settings) -> Detectable {
+    let total = &judged.total;
+    let base = total.moments.means[0];
+    if base <= 0.0 {
+        return Detectable {
+            total: None,
+            tenth: f64::INFINITY,
+        };
+    }
+    let mean = base / 10.0;
+    let exposure = total.moments.expected / total.moments.pooled.max(f64::MIN_POSITIVE);
+    let mut moments = Moments {
+        means: [mean, mean],
+        pooled: mean,
+        floor: mean / exposure,
+        expected: mean * exposure,
+        variance: 0.0,
+    };
+    moments.variance = judged.noise.expected(&moments);
+    let runs = counts.exposures.map(<[f64]>::len);
+    let margin = settings.strictness.margin.rate(mean, base);
+    let tested = Tested::of(moments, &judged.noise, runs, margin);
+    let members = judged
+        .is_member
+        .iter()
+        .filter(|is_member| **is_member)
+        .count()
+        .max(1);
+    Detectable {
+        total: Some(total.detectable(settings.strictness.alpha) / base),
+        tenth: tested.detectable(settings.strictness.q / members as f64) / mean,
+    }
+}
+
+impl Comparison {
+    fn judge_rows(
+        &mut self,
+        functions: &Functions,
+        counts: &Counts<'_>,
+        judged: &Judged,
+        settings: &Settings,
+    ) {
+        let mut unjudged = 0.0;
+        let parts = counts.items.iter().zip(&judged.functions).enumerate();
+        for (number, (item, tested)) in parts {
+            let unit = counts.units.get(number).copied().unwrap_or(1.0);
+            let costs = tested.moments.means.map(|mean| mean * unit);
+            let is_member = judged
+                .is_member
+                .get(number)
+                .is_some_and(|is_member| *is_member);
+            let (Some(key), Some(facts)) =
+                (functions.keys.get(number), functions.facts.get(number))
+            else {
+                continue;
+            };
+            if !is_member {
+                self.unjudged += usize::from(costs.iter().any(|cost| *cost > 0.0));
+                unjudged += costs[0] + costs[1];
+                continue;
+            }
+            let verdict = match (
+                judged.is_up(number, &settings.strictness),
+                judged.is_down(number, &settings.strictness),
+            ) {
+                (true, _) => RowVerdict::Regression,
+                (_, true) => RowVerdict::Improvement,
+                _ => RowVerdict::Same,
+            };
+            self.rows.push(ComparedRow {
+                name: key.name.clone(),
+                module: facts.module.clone(),
+                file: facts.file.clone(),
+                kernel: key.kernel,
+                cost: costs,
+                with_callees: mean_rates(functions.row(number, true), counts.exposures),
+                unit,
+                counts: item.counts.map(<[f64]>::to_vec),
+                tested: *tested,
+                q_up: judged.q_up.get(number).copied().unwrap_or(1.0),
+                q_down: judged.q_down.get(number).copied().unwrap_or(1.0),
+                verdict,
+                why: None,
+            });
+        }
+        let all = self.total.cost[0] + self.total.cost[1];
+        self.unjudged_cost = if all > 0.0 { unjudged / all } else { 0.0 };
+    }
+
+    /// Mark functions whose cost moved.
+    fn take_shifts(&mut self, functions: &Functions, judged: &Judged, settings: &Settings) {
+        if self.inclusive {
+            return;
+        }
+        let number = |row: &ComparedRow| {
+            let is_it = |key: &FunctionKey| key.name == row.name && key.kernel == row.kernel;
+            functions.keys.iter().position(|key| {
+                is_it(key) && (key.module.is_none() || key.module.as_deref() == Some(&row.module))
+            })
+        };
+        let risen: Vec<(usize, usize, f64)> = self
+            .rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.verdict == RowVerdict::Regression)
+            .filter_map(|(place, row)| Some((place, number(row)?, row.change())))
+            .collect();
+        let asked: Vec<(usize, f64)> = risen
+            .iter()
+            .map(|&(_, function, rise)| (function, rise))
+            .collect();
+        let yardstick = Yardstick {
+            exposures: [&self.exposures[0], &self.exposures[1]],
+            noise: &judged.noise,
+            margin: settings.strictness.margin,
+            total: self.total.cost[0],
+            unit: self.total.unit,
+        };
+        let domains = moved(functions, &asked, &yardstick);
+        for ((place, _, _), domain) in risen.into_iter().zip(domains) {
+            if let (Some(domain), Some(row)) = (domain, self.rows.get_mut(place)) {
+                row.verdict = RowVerdict::Moved;
+                row.why = Some(format!("within {domain}"));
+            }
+        }
+    }
+
+    /// Mark what is accepted. Days are those of the new side's recording, so that the same archives always give the
+    /// same answer.
+    fn take_allowed(&mut self, input: &Input<'_>, settings: &Settings) {
+        let news = input
+            .archives
+            .get(input.sides.archives[1].clone())
+            .unwrap_or_default();
+        let walls = news
+            .iter()
+            .filter_map(|archive| Some(archive.recording.as_ref()?.start_wall_ns));
+        let today = walls
+            .max()
+            .map(|wall| i64::try_from(wall / DAY_NS).unwrap_or(i64::MAX));
+        let mut expired = Vec::new();
+        for row in self.rows.iter_mut().chain([&mut self.total]) {
+            if row.verdict != RowVerdict::Regression {
+                continue;
+            }
+            for allowed in settings
+                .allowed
+                .iter()
+                .filter(|allowed| allowed.pattern.is_match(&row.name))
+            {
+                let is_over = allowed
+                    .until
+                    .zip(today)
+                    .is_some_and(|(until, today)| today > until);
+                let fits = allowed
+                    .up_to
+                    .is_none_or(|up_to| row.relative().is_some_and(|change| change <= up_to));
+                if is_over {
+                    expired.push(format!(
+                        "{} is no longer allowed: {}",
+                        row.name, allowed.reason
+                    ));
+                } else if fits {
+                    row.verdict = RowVerdict::Allowed;
+                    row.why = Some(allowed.reason.clone());
+                    break;
+                }
+            }
+        }
+        self.notes.extend(expired);
+    }
+
+    fn sort_rows(&mut self) {
+        self.rows.sort_by(|a, b| {
+            let size = |row: &ComparedRow| row.change().abs();
+            a.verdict
+                .cmp(&b.verdict)
+                .then(size(b).total_cmp(&size(a)))
+                .then_with(|| (&a.name, &a.module, a.kernel).cmp(&(&b.name, &b.module, b.kernel)))
+        });
+    }
+
+    /// Say what comes of it. What forbids to rely on the numbers goes before what they say.
+    fn conclude(&mut self, input: &Input<'_>, settings: &Settings) {
+        let doubts = self.doubts(input, settings);
+        self.reasons.extend(doubts);
+        let found = self.count(RowVerdict::Regression);
+        let total = self.total_judged && self.total.verdict == RowVerdict::Regression;
+        if !self.reasons.is_empty() {
+            self.verdict = Verdict::Inconclusive;
+        } else if total || found > 0 {
+            self.verdict = Verdict::Regression;
+            if total {
+                self.reasons.push("the total cost rose".to_owned());
+            }
+            if found > 0 {
+                self.reasons.push(match found {
+                    1 => "1 function got slower".to_owned(),
+                    found => format!("{found} functions got slower"),
+                });
+            }
+        } else if let Some(wanted) = settings.detect {
+            let reach = self.detectable.total.unwrap_or(self.detectable.tenth);
+            if reach > wanted {
+                self.verdict = Verdict::Inconclusive;
+                self.reasons.push(format!(
+                    "a rise below {:.1} % could not be found in these runs, and {:.1} % was asked for; record more runs",
+                    reach * 100.0,
+                    wanted * 100.0
+                ));
+            }
+        }
+    }
+
+    fn doubts(&self, input: &Input<'_>, settings: &Settings) -> Vec<String> {
+        let mut doubts = differences(input.archives, input.sides, input.event);
+        let single = input.sides.is_single();
+        if single && input.noise.is_none() {
+            doubts.push(
+                "there is one run a side, so what is found holds within this run only: record several (-r 5), or give \
+                 the noise of this machine (--noise)"
+                    .to_owned(),
+            );
+        }
+        for (side, name) in self.sides.iter().zip(NAMES) {
+            if side.samples == 0 {
+                doubts.push(format!("{name} has no samples of this event"));
+            }
+            if side.runs < settings.min_runs && !(single || input.noise.is_some()) {
+                let (runs, least) = (side.runs, settings.min_runs);
+                doubts.push(format!(
+                    "{name} has {runs} runs, and {least} are needed (--min-runs)"
+                ));
+            }
+            if side.loss > settings.max_loss {
+                let percent = side.loss * 100.0;
+                doubts.push(format!("{percent:.1} % of the samples of {name} were lost"));
+            }
+        }
+        let [base, new] = &self.sides;
+        if (base.unnamed - new.unnamed).abs() > settings.max_unnamed {
+            let (base, new) = (base.unnamed * 100.0, new.unnamed * 100.0);
+            doubts.push(format!("{base:.1} % of BASE has no names, and {new:.1} % of NEW: give both sides' debug files"));
+        }
+        if let Some(noise) = input.noise {
+            doubts.extend(noise.misfits(input));
+        }
+        if self.basis == Basis::Ratio
+            && let Some(row) = self
+                .rows
+                .iter()
+                .find(|row| row.cost[0] > DOMINANT * self.total.cost[0])
+        {
+            doubts.push(format!(
+                "{} has most of the cost, so without a declared work (--work) nothing tells its change from a longer run",
+                row.name
+            ));
+        }
+        doubts
+    }
+}
+
+/// Mean of the rates of a row, by side.
+fn mean_rates(row: &[f64], exposures: [&[f64]; 2]) -> [f64; 2] {
+    let (base, new) = row.split_at(exposures[0].len().min(row.len()));
+    let mean = |side: &[f64], exposures: &[f64]| {
+        let rates = side
+            .iter()
+            .zip(exposures)
+            .map(|(weight, exposure)| weight / exposure);
+        rates.sum::<f64>() / side.len().max(1) as f64
+    };
+    [mean(base, exposures[0]), mean(new, exposures[1])]
+}

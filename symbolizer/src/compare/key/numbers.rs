@@ -1,0 +1,122 @@
+//! Numbers and tags within a name that change although the function does not.
+
+/// Namespaces that a library puts its own version into.
+const INLINE_NAMESPACES: [&str; 4] = ["__cxx11::", "__1::", "__2::", "__ndk1::"];
+const ABI: &str = "[abi:";
+const LAMBDA: &str = "'lambda";
+
+/// `name` without tags of the ABI, versioned namespaces and disambiguators of crates.
+pub(super) fn without_tags(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        let is_start = !out.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if let Some(tag) = rest.strip_prefix(ABI)
+            && let Some((_, behind)) = tag.split_once(']')
+        {
+            rest = behind;
+        } else if is_start
+            && out.ends_with("::")
+            && let Some(behind) = INLINE_NAMESPACES
+                .iter()
+                .find_map(|inline| rest.strip_prefix(inline))
+        {
+            rest = behind;
+        } else if let Some(behind) = disambiguator(rest).filter(|_| !is_start) {
+            rest = behind;
+        } else {
+            out.push(c);
+            rest = rest.get(c.len_utf8()..).unwrap_or_default();
+        }
+    }
+    out
+}
+
+/// What stands behind `[8a1b2c3d4e5f6071]`, which tells crates of one name apart.
+fn disambiguator(text: &str) -> Option<&str> {
+    let (hash, behind) = text.strip_prefix('[')?.split_once(']')?;
+    let is_hash =
+        (13..=17).contains(&hash.len()) && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then_some(behind)
+}
+
+/// `name` without numbers of closures, lambdas, implementations and unnamed types, which count what stands before them
+/// in the source; and with one spelling of each.
+pub(super) fn without_numbers(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        if let Some((shown, behind)) = braced(rest).or_else(|| clang_lambda(rest)) {
+            out.push_str(&shown);
+            rest = behind;
+        } else if let Some(number) = rest.strip_prefix("$_") {
+            out.push_str("$_");
+            rest = number.trim_start_matches(|c: char| c.is_ascii_digit());
+        } else if let Some(number) = rest.strip_prefix('#')
+            && let Some(behind) = number_before(number, '}')
+        {
+            rest = behind;
+        } else {
+            out.push(c);
+            rest = rest.get(c.len_utf8()..).unwrap_or_default();
+        }
+    }
+    out
+}
+
+/// `{{closure}}` as `{closure}`.
+fn braced(text: &str) -> Option<(String, &str)> {
+    let (inner, behind) = text.strip_prefix("{{")?.split_once("}}")?;
+    (!inner.contains(['{', '}'])).then(|| (format!("{{{inner}}}"), behind))
+}
+
+/// `'lambda0'(int)` as `{lambda(int)}`.
+fn clang_lambda(text: &str) -> Option<(String, &str)> {
+    let behind = text
+        .strip_prefix(LAMBDA)?
+        .trim_start_matches(|c: char| c.is_ascii_digit())
+        .strip_prefix('\'')?;
+    let arguments = behind.strip_prefix('(')?;
+    let mut depth = 1;
+    let end = arguments.char_indices().find(|&(_, c)| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    });
+    let (arguments, behind) = arguments.split_at_checked(end?.0)?;
+    Some((
+        format!("{{lambda({arguments})}}"),
+        behind.strip_prefix(')')?,
+    ))
+}
+
+/// What begins with `end` behind a number.
+fn number_before(text: &str, end: char) -> Option<&str> {
+    let behind = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    (behind.len() < text.len() && behind.starts_with(end)).then_some(behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check nested closures, lambdas with functions among their arguments, and brackets that are no hash.
+    #[test]
+    fn nested() {
+        assert_eq!(
+            without_numbers("a::{closure#1}::{closure#12}"),
+            "a::{closure}::{closure}"
+        );
+        assert_eq!(
+            without_numbers("f()::'lambda1'(int (*)(char))::operator()"),
+            "f()::{lambda(int (*)(char))}::operator()"
+        );
+        assert_eq!(without_numbers("{shim:vtable#0}"), "{shim:vtable}");
+        assert_eq!(without_numbers("#1 x"), "#1 x");
+        assert_eq!(without_tags("f(int [12])"), "f(int [12])");
+        assert_eq!(without_tags("a::my__1::b"), "a::my__1::b");
+        assert_eq!(
+            without_tags("<[u8; 0123456789abcdef]>::x"),
+            "<[u8; 0123456789abcdef]>::x"
+        );
+    }
+}

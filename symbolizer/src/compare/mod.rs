@@ -1,0 +1,25 @@
+//! Two builds compared: the same function found again, its cost per work with how sure that is, and a verdict.
+//!
+//! Knows profiles with names; knows no archive, no ELF and no DWARF. What it prints goes to an `io::Write`.
+
+pub mod comparison;
+pub mod config;
+pub mod functions;
+mod judge;
+pub mod key;
+pub mod modules;
+mod noise_file;
+mod renames;
+pub mod render;
+pub mod settings;
+mod shift;
+pub mod sides;
+pub mod stats;
+
+pub use comparison::{Comparison, RowVerdict, Verdict};
+pub use functions::Functions;
+pub use judge::{Input, compare, exposures};
+pub use modules::ComparedModules;
+pub use noise_file::{NoiseError, NoiseFile};
+pub use settings::{Basis, Settings};
+pub use sides::Sides;
