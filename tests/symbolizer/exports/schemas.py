@@ -43,7 +43,7 @@ for name, path, kind in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
     for item in items:
         validator.validate(item)
     # The schema must not be one that takes anything.
-    for key in items[0]:
+    for key in schema["required"]:
         broken = {other: value for other, value in items[0].items() if other != key}
         assert not validator.is_valid(broken), f"{name}: {key} may be missing"
         assert not validator.is_valid({**items[0], key: []}) or isinstance(items[0][key], list), f"{name}: {key}"
