@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use inferno::collapse::Collapse;
 use inferno::collapse::perf::{Folder, Options};
 use inferno::flamegraph;
 
-use super::consumers::{export, read_with, report};
+use super::consumers::{export, output, read_with, report};
 use crate::golden::folder;
 use crate::run::rawstack;
 
@@ -21,12 +22,27 @@ fn leaves(text: &str) -> BTreeMap<String, u64> {
     by_leaf
 }
 
-/// Check that folded stacks are sorted, that inferno takes them as sorted, and that their leaves are the report's.
+/// Where Debian's package of Devel::NYTProf has FlameGraph's own program.
+const FLAMEGRAPH: &str = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl";
+
+/// Weights of the boxes of a picture, sorted.
+fn boxes(picture: &str) -> Vec<&str> {
+    let titles = picture.split("<title>").skip(1);
+    let mut weights: Vec<_> = titles
+        .filter_map(|title| title.split_once(" ns, ")?.0.rsplit_once('('))
+        .map(|(_, weight)| weight)
+        .collect();
+    weights.sort_unstable();
+    weights
+}
+
+/// Check that folded stacks are sorted, that inferno takes them as sorted and draws what FlameGraph draws, and that their
+/// leaves are the report's.
 #[test]
 fn folded() {
     let work = tempfile::tempdir().unwrap();
     let file = export(work.path(), "folded", "golden.folded", &[]);
-    let text = fs::read_to_string(file).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
     let stacks: Vec<_> = text
         .lines()
         .map(|line| line.rsplit_once(' ').unwrap().0)
@@ -40,6 +56,11 @@ fn folded() {
     let picture = String::from_utf8(picture).unwrap();
     let report = report(&[]);
     assert!(picture.contains("all (20,000,000 ns, 100%)"), "{picture}");
+    let options = [FLAMEGRAPH, "--countname", "ns", "--minwidth", "0"];
+    let other = output(Command::new("perl").args(options).arg(&file));
+    assert!(other.contains("all (20,000,000 ns, 100%)"), "{other}");
+    assert_eq!(boxes(&picture), boxes(&other));
+    assert!(boxes(&picture).len() > 20, "{picture}");
     let mut own = report.own;
     let semicolon: Vec<_> = own
         .keys()
