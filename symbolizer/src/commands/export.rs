@@ -124,11 +124,16 @@ struct Kind {
     binary: bool,
     /// With the addresses that code had in its processes.
     addresses: bool,
+    /// Where samples are added up: what the format tells of threads.
+    apart: Apart,
 }
 
 /// What writes a format into one file; none for one that is a folder.
 fn exporter(format: ExportFormat) -> Option<(Box<dyn Exporter>, Kind)> {
-    let added_up = Kind::default();
+    let added_up = Kind {
+        apart: Apart::Facts,
+        ..Kind::default()
+    };
     let text = Kind {
         one_by_one: true,
         ..added_up
@@ -142,7 +147,13 @@ fn exporter(format: ExportFormat) -> Option<(Box<dyn Exporter>, Kind)> {
         ..binary
     };
     let (exporter, kind): (Box<dyn Exporter>, _) = match format {
-        ExportFormat::Folded => (Box::<Folded>::default(), added_up),
+        ExportFormat::Folded => {
+            let kind = Kind {
+                apart: Apart::Comms,
+                ..added_up
+            };
+            (Box::<Folded>::default(), kind)
+        }
         ExportFormat::Pprof => (Box::<Pprof>::default(), packed),
         ExportFormat::Speedscope => (Box::<Speedscope>::default(), added_up),
         ExportFormat::Otlp => (Box::<Otlp>::default(), binary),
@@ -200,7 +211,7 @@ impl Samples<'_> {
         if kind.one_by_one {
             return self.export(exporter, kind.addresses, out);
         }
-        let mut profile = select::load(self.files, self.filter, Apart::Facts, self.quiet)?;
+        let mut profile = select::load(self.files, self.filter, kind.apart, self.quiet)?;
         select::keep_one_event(&mut profile, self.filter, self.quiet);
         let named = self.name(profile)?;
         Ok(export_rows(&named, self.names, self.min, exporter, out)?)
