@@ -1,9 +1,14 @@
 //! Exports of what was really recorded: each is read by a program of others.
 
+use std::time::Duration;
+
 use rawstack_test_support::Run;
 use rawstack_test_support::programs::{rawstack, target_dir, workload, workspace_dir};
 
 use crate::recording::{Lab, text};
+
+/// How long all formats may take.
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Check that every export of programs with threads, inlined functions and C++ and Rust names, recorded at 1 kHz, has the
 /// report's times by function.
@@ -22,6 +27,7 @@ fn agree_with_the_report() {
         .arg(rawstack())
         .arg(&recording.archive)
         .arg(consumers)
+        .deadline(DEADLINE)
         .success();
     assert_eq!(output.stdout.lines().count(), 10, "{}", output.stdout);
 }
