@@ -9,6 +9,7 @@ mod judge;
 pub mod key;
 pub mod modules;
 mod noise_file;
+pub mod page;
 mod renames;
 pub mod render;
 pub mod settings;
