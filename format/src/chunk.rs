@@ -39,6 +39,8 @@ impl Kind {
     pub const END: Self = Self(9);
     /// [`Index`](crate::Index): comes without a record.
     pub const INDEX: Self = Self(10);
+    /// [`Part`](crate::record::Part).
+    pub const PART: Self = Self(11);
 
     /// Name in text and JSON, `None` for a kind that this version does not know.
     pub fn name(self) -> Option<&'static str> {
@@ -53,6 +55,7 @@ impl Kind {
             Self::STACK_COPIES => "stack-copies",
             Self::END => "end",
             Self::INDEX => "index",
+            Self::PART => "part",
             _ => return None,
         })
     }
@@ -90,6 +93,8 @@ pub struct ChunkInfo {
     pub kind: Kind,
     /// Version of that kind's layout, from 1.
     pub version: u8,
+    /// Part of a merged archive that the chunk belongs to, from 0; 0 in others.
+    pub part: u16,
     /// Sequence number, from 0.
     pub seq: u32,
     /// Length of the zstd frame, in bytes.
@@ -144,6 +149,7 @@ impl Frame {
         out[4..8].copy_from_slice(&self.salt.to_le_bytes());
         out[8] = self.info.kind.0;
         out[9] = self.info.version;
+        out[10..12].copy_from_slice(&self.info.part.to_le_bytes());
         out[12..16].copy_from_slice(&self.info.seq.to_le_bytes());
         out[16..20].copy_from_slice(&self.info.stored_len.to_le_bytes());
         out[20..24].copy_from_slice(&self.info.raw_len.to_le_bytes());
@@ -169,6 +175,7 @@ impl Frame {
             position,
             kind: Kind(bytes[8]),
             version: bytes[9],
+            part: u16_at(bytes, 10),
             seq: u32_at(bytes, 12),
             stored_len: u32_at(bytes, 16),
             raw_len: u32_at(bytes, 20),
@@ -219,6 +226,7 @@ mod tests {
             position: 128,
             kind: Kind::BATCH,
             version: 1,
+            part: 0x1234,
             seq: 9,
             stored_len: 100,
             raw_len: 1000,

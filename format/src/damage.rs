@@ -24,6 +24,8 @@ pub struct Damage {
     /// IDs that the missing chunks accounted for, as far as the totals of the frames around them tell. Exact where
     /// batches are unpacked; else the samples of the first batch behind a gap count as lost, too.
     pub lost_ids: u64,
+    /// Whole parts of a merged archive that are missing before this one.
+    pub lost_parts: u64,
     /// Whole chunks of a kind or kind version that this program does not know. They were skipped.
     pub unknown_chunks: u64,
     /// Whole chunks, unknown ones included.
@@ -35,7 +37,28 @@ pub struct Damage {
 impl Damage {
     /// Whether every byte of the archive is as it was written. A recording that did not end by itself may be.
     pub fn is_none(&self) -> bool {
-        self.gap_count == 0 && !self.header_copy
+        self.gap_count == 0 && !self.header_copy && self.lost_parts == 0
+    }
+
+    /// Add what happened to a copy of what this is the account of: to a part of a merged archive since it was merged.
+    /// Gaps of the copy stand behind the others; their places are those in the copy.
+    pub fn add_copy(&mut self, copy: &Self) {
+        self.header_copy |= copy.header_copy;
+        let room = MAX_GAPS.saturating_sub(self.gaps.len());
+        self.gaps.extend(copy.gaps.iter().take(room));
+        for (sum, more) in [
+            (&mut self.gap_count, copy.gap_count),
+            (&mut self.gap_bytes, copy.gap_bytes),
+            (&mut self.tail_bytes, copy.tail_bytes),
+            (&mut self.lost_chunks, copy.lost_chunks),
+            (&mut self.lost_ids, copy.lost_ids),
+            (&mut self.lost_parts, copy.lost_parts),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.unknown_chunks = self.unknown_chunks.min(copy.unknown_chunks);
+        self.whole_chunks = self.whole_chunks.min(copy.whole_chunks);
+        self.ended &= copy.ended;
     }
 
     pub(crate) fn push(&mut self, gap: Gap) {

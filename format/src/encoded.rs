@@ -24,6 +24,8 @@ pub struct Encoder {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Encoded {
     kind: Kind,
+    /// Version of that kind's layout.
+    version: u8,
     /// Length of the zstd frame; the payload is padded to a multiple of [`FRAME_LEN`].
     stored_len: u32,
     raw_len: u32,
@@ -71,6 +73,7 @@ impl Encoder {
             .resize(stored_len.next_multiple_of(FRAME_LEN), 0);
         Ok(Encoded {
             kind,
+            version: v1::VERSION,
             stored_len: length(stored_len),
             raw_len: length(self.raw.len()),
             times,
@@ -81,6 +84,19 @@ impl Encoder {
 }
 
 impl Encoded {
+    /// A whole chunk as it was read: what `info` says of it, and its zstd frame with the padding behind it.
+    pub(crate) fn copied(info: &ChunkInfo, payload: &[u8], payload_crc: u32) -> Self {
+        Self {
+            kind: info.kind,
+            version: info.version,
+            stored_len: info.stored_len,
+            raw_len: info.raw_len,
+            times: (info.first_ns, info.last_ns),
+            payload: payload.into(),
+            payload_crc,
+        }
+    }
+
     /// What is inside.
     pub fn kind(&self) -> Kind {
         self.kind
@@ -100,13 +116,14 @@ impl Encoded {
         self.payload_crc
     }
 
-    /// What the frame says of it when it stands at `position` with this number and these totals.
+    /// What the frame says of it when it stands at `position` in part 0, with this number and these totals.
     pub(crate) fn info(&self, position: u64, seq: u32, counters: Counters) -> ChunkInfo {
         let (first_ns, last_ns) = self.times;
         ChunkInfo {
             position,
             kind: self.kind,
-            version: v1::VERSION,
+            version: self.version,
+            part: 0,
             seq,
             stored_len: self.stored_len,
             raw_len: self.raw_len,
@@ -149,7 +166,8 @@ fn times(record: &Record) -> (u64, u64) {
                 .flat_map(|run| [run.start_ns, run.end_ns.max(run.start_ns)]),
         ),
         Record::End(end) => (end.end_ns, end.end_ns),
-        Record::KernelSymbols(_)
+        Record::Part(_)
+        | Record::KernelSymbols(_)
         | Record::KernelModules(_)
         | Record::Vdso(_)
         | Record::StackCopies(_) => (0, 0),

@@ -77,6 +77,9 @@ pub enum Error {
     /// All 2³² sequence numbers are used.
     #[error("the archive has as many chunks as it can")]
     TooManyChunks,
+    /// All 2¹⁶ numbers of parts are used, or the archive is not one that has parts.
+    #[error("the archive has as many parts as it can")]
+    TooManyParts,
     /// The input does not start as an archive does.
     #[error("not a Rawstack archive")]
     NotAnArchive,

@@ -15,10 +15,13 @@ const MAGIC: [u8; 8] = *b"RAWSTACK";
 const ENCODING: [u8; 4] = [1, 32, 1, 8];
 
 /// Bits of `incompat` that have a name, whether or not this version can read such an archive.
-const FEATURES: [(u32, &str); 2] = [(0, "dictionary"), (1, "encryption")];
+const FEATURES: [(u32, &str); 3] = [(0, "dictionary"), (1, "encryption"), (2, "parts")];
+
+/// Bit of `incompat`: the archive is a merged one, whose frames say which part their chunk belongs to.
+const PARTS: u64 = 1 << 2;
 
 /// Bits of `incompat` that this version can read.
-const KNOWN_FEATURES: u64 = 0;
+const KNOWN_FEATURES: u64 = PARTS;
 
 /// What stands at the start of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +46,20 @@ impl Header {
     /// Minor version that this crate writes.
     pub const MINOR: u16 = 0;
 
-    /// The header of a new archive.
-    pub(crate) fn new(salt: u32) -> Self {
+    /// Whether it is a merged archive: its frames say which part their chunk belongs to.
+    pub fn has_parts(&self) -> bool {
+        self.incompat & PARTS != 0
+    }
+
+    /// The header of a new archive, `merged` or not.
+    pub(crate) fn new(salt: u32, merged: bool) -> Self {
         Self {
             major: Self::MAJOR,
             minor: Self::MINOR,
             // The length is a constant of 128.
             header_len: 2 * 64,
             compat: 0,
-            incompat: 0,
+            incompat: if merged { PARTS } else { 0 },
             salt,
         }
     }
@@ -151,7 +159,7 @@ mod tests {
 
     /// Give both copies a changed header's bytes, with checksums that hold.
     fn with(change: impl Fn(&mut Header)) -> [u8; HEADER_LEN] {
-        let mut header = Header::new(7);
+        let mut header = Header::new(7, false);
         change(&mut header);
         header.to_bytes()
     }
@@ -159,27 +167,30 @@ mod tests {
     /// Check that either copy alone is enough and that the damage is told.
     #[test]
     fn one_copy_is_enough() {
-        let bytes = Header::new(7).to_bytes();
-        assert_eq!(Header::from_bytes(&bytes).unwrap(), (Header::new(7), false));
+        let bytes = Header::new(7, false).to_bytes();
+        assert_eq!(
+            Header::from_bytes(&bytes).unwrap(),
+            (Header::new(7, false), false)
+        );
         for bit in 0..HEADER_LEN * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(
                 Header::from_bytes(&flipped).unwrap(),
-                (Header::new(7), true),
+                (Header::new(7, false), true),
                 "bit {bit}"
             );
         }
         assert_eq!(
             Header::from_bytes(&bytes[..100]).unwrap(),
-            (Header::new(7), true)
+            (Header::new(7, false), true)
         );
     }
 
     /// Check that a cut, a damaged and a foreign header are told apart.
     #[test]
     fn refused() {
-        let bytes = Header::new(7).to_bytes();
+        let bytes = Header::new(7, false).to_bytes();
         assert!(matches!(
             Header::from_bytes(&bytes[..63]),
             Err(Error::HeaderCut { len: 63 })

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Read;
+use std::mem;
 
 use rkyv::util::AlignedVec;
 use zstd::bulk::Decompressor;
@@ -9,6 +10,7 @@ use zstd::bulk::Decompressor;
 use crate::chunk::{ChunkInfo, FRAME_LEN, Frame, Kind, MAX_RAW_LEN, MAX_STORED_LEN};
 use crate::compress;
 use crate::damage::{Cause, Damage, Gap};
+use crate::encoded::Encoded;
 use crate::error::{Error, Result};
 use crate::header::{HEADER_LEN, Header};
 use crate::record::Record;
@@ -31,6 +33,9 @@ pub struct Chunk {
     /// Its content. `None` for an index, for a kind or kind version that this program does not know, and for what the
     /// [`Selection`] leaves out.
     pub record: Option<Record>,
+    /// The chunk as it is stored, to be put into another archive; only where the reader
+    /// [keeps](Reader::keeping_stored) it.
+    pub stored: Option<Encoded>,
 }
 
 /// Which chunks to unpack.
@@ -63,6 +68,11 @@ pub struct Reader<R> {
     selection: Selection,
     unpacker: Unpacker,
     damage: Damage,
+    /// The part at hand, once a chunk was read.
+    part: Option<u16>,
+    /// The account of the part before.
+    last_part: Option<Damage>,
+    keeps_stored: bool,
     /// End of the last whole chunk.
     whole_end: u64,
     next_seq: u32,
@@ -93,6 +103,9 @@ impl<R: Read> Reader<R> {
                 header_copy,
                 ..Damage::default()
             },
+            part: None,
+            last_part: None,
+            keeps_stored: false,
             next_seq: 0,
             ids: 0,
             damaged_ids: 0,
@@ -108,14 +121,28 @@ impl<R: Read> Reader<R> {
         self
     }
 
+    /// Give each chunk as it is stored, too.
+    #[must_use]
+    pub fn keeping_stored(mut self) -> Self {
+        self.keeps_stored = true;
+        self
+    }
+
     /// The header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What was found damaged or missing so far.
+    /// What was found damaged or missing so far; of a merged archive in the part at hand.
+    ///
+    /// Damage between two parts counts to the later one, all but IDs that the earlier one is known to have lost.
     pub fn damage(&self) -> &Damage {
         &self.damage
+    }
+
+    /// The final account of the part before the one at hand. A chunk of a new part ends the one before.
+    pub fn last_part(&self) -> Option<&Damage> {
+        self.last_part.as_ref()
     }
 
     /// The next whole chunk; `None` at the end. Damage is skipped and goes to the account; only a failing stream is an
@@ -134,16 +161,21 @@ impl<R: Read> Reader<R> {
                 self.finish();
                 return Ok(None);
             }
-            let Some(frame) = Frame::from_bytes(bytes, self.header.salt, position) else {
+            let Some(mut frame) = Frame::from_bytes(bytes, self.header.salt, position) else {
                 self.note(Cause::NoFrame);
                 self.source.advance(FRAME_LEN);
                 continue;
             };
+            if !self.header.has_parts() {
+                frame.info.part = 0;
+            }
             match self.open(&frame)? {
                 Ok(chunk) => return Ok(Some(chunk)),
                 Err(cause) => {
                     self.note(cause);
-                    self.damaged_ids = self.damaged_ids.max(frame.info.counters.ids);
+                    if self.part.unwrap_or(0) == frame.info.part {
+                        self.damaged_ids = self.damaged_ids.max(frame.info.counters.ids);
+                    }
                     self.skip_damaged(&frame.info)?;
                 }
             }
@@ -157,7 +189,7 @@ impl<R: Read> Reader<R> {
         if stored_len > MAX_STORED_LEN || info.raw_len as usize > MAX_RAW_LEN {
             return Ok(Err(Cause::Length));
         }
-        if info.seq < self.next_seq {
+        if info.seq < self.next_seq || self.part.is_some_and(|part| info.part < part) {
             return Ok(Err(Cause::Sequence));
         }
         let len = FRAME_LEN + stored_len.next_multiple_of(FRAME_LEN);
@@ -177,14 +209,24 @@ impl<R: Read> Reader<R> {
                 Err(cause) => return Ok(Err(cause)),
             }
         }
+        let stored = self
+            .keeps_stored
+            .then(|| Encoded::copied(&info, &bytes[FRAME_LEN..], frame.payload_crc));
         self.accept(&info, known, record.as_ref());
         self.source.advance(len);
         self.whole_end = self.source.position();
-        Ok(Ok(Chunk { info, record }))
+        Ok(Ok(Chunk {
+            info,
+            record,
+            stored,
+        }))
     }
 
     /// Account for a whole chunk and for the gap before it.
     fn accept(&mut self, info: &ChunkInfo, known: bool, record: Option<&Record>) {
+        if self.part != Some(info.part) {
+            self.enter(info.part);
+        }
         let missing = info.seq - self.next_seq;
         if missing > 0 || info.position > self.whole_end {
             self.damage.lost_chunks += u64::from(missing);
@@ -204,9 +246,34 @@ impl<R: Read> Reader<R> {
         self.next_seq = info.seq.saturating_add(1);
         self.damage.whole_chunks += 1;
         self.damage.unknown_chunks += u64::from(!known);
-        if info.kind != Kind::INDEX {
+        if info.kind != Kind::INDEX && info.kind != Kind::PART {
             self.damage.ended = info.kind == Kind::END;
         }
+    }
+
+    /// Begin the account of `part`, whose first whole chunk is at hand.
+    fn enter(&mut self, part: u16) {
+        let Some(last) = self.part.replace(part) else {
+            self.damage.lost_parts = part.into();
+            return;
+        };
+        let lost_ids = self.damaged_ids.saturating_sub(self.ids);
+        if lost_ids > 0 {
+            self.damage.push(Gap {
+                start: self.whole_end,
+                end: self.whole_end,
+                first_seq: self.next_seq,
+                next_seq: None,
+                lost_ids,
+                cause: self.cause.unwrap_or(Cause::Sequence),
+            });
+        }
+        let begun = Damage {
+            lost_parts: u64::from(part - last) - 1,
+            ..Damage::default()
+        };
+        self.last_part = Some(mem::replace(&mut self.damage, begun));
+        (self.ids, self.damaged_ids) = (0, 0);
     }
 
     /// Account for what is behind the last whole chunk.

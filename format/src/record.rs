@@ -8,6 +8,7 @@
 //! bounded, and a damaged chunk costs names until the end of its epoch at most. Each batch carries the index of the
 //! first row it adds to each table: a gap shows as a gap and shifts nothing.
 
+use crate::damage::Damage;
 use crate::id::{Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex};
 
 /// Batches after which a writer starts a new epoch.
@@ -35,6 +36,8 @@ pub enum Record {
     StackCopies(Vec<StackCopy>),
     /// The end of the recording with the totals. Missing when the recorder was killed.
     End(End),
+    /// What is to be said of the archive that a part of a merged one was: the part's last chunk.
+    Part(Part),
 }
 
 /// When the user half of a stack is taken.
@@ -559,4 +562,21 @@ pub struct End {
     pub states: [u64; 8],
     /// Exit status of the command as from `wait`, -1 without one.
     pub exit: i32,
+}
+
+/// The archive that a part of a merged archive was. Where this is missing, so is what may have stood before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Its name when it was merged.
+    pub name: String,
+    /// Its length, in bytes.
+    pub bytes: u64,
+    /// Its version of the format: major, minor.
+    pub format: (u16, u16),
+    /// Whether it is the last part: where no chunk says so, parts are missing.
+    pub is_last: bool,
+    /// It was a part of a merged archive that ended with it, before its last part.
+    pub is_cut: bool,
+    /// What was damaged or missing in it. Places are its own.
+    pub damage: Damage,
 }

@@ -20,6 +20,8 @@ pub struct WriterOptions {
     pub level: i32,
     /// Salt of the archive; drawn at random where `None`. Only tests give one, for the same bytes each time.
     pub salt: Option<u32>,
+    /// Whether the archive is a merged one, of [parts](Writer::next_part).
+    pub merged: bool,
 }
 
 impl Default for WriterOptions {
@@ -27,6 +29,7 @@ impl Default for WriterOptions {
         Self {
             level: 1,
             salt: None,
+            merged: false,
         }
     }
 }
@@ -40,6 +43,8 @@ pub struct Writer<W> {
     salt: u32,
     position: u64,
     next_seq: Option<u32>,
+    part: u16,
+    merged: bool,
     counters: Counters,
     encoder: Encoder,
     chunk: Vec<u8>,
@@ -51,7 +56,7 @@ impl<W: io::Write> Writer<W> {
     pub fn new(mut inner: W, options: WriterOptions) -> Result<Self> {
         let encoder = Encoder::new(options.level)?;
         let salt = options.salt.unwrap_or_else(random_salt);
-        let header = Header::new(salt).to_bytes();
+        let header = Header::new(salt, options.merged).to_bytes();
         inner.write_all(&header).map_err(|source| Error::Write {
             position: 0,
             source,
@@ -61,6 +66,8 @@ impl<W: io::Write> Writer<W> {
             salt,
             position: HEADER_LEN as u64,
             next_seq: Some(0),
+            part: 0,
+            merged: options.merged,
             counters: Counters::default(),
             encoder,
             chunk: Vec::new(),
@@ -79,7 +86,10 @@ impl<W: io::Write> Writer<W> {
     /// Write what was encoded before, by whatever encoder, as one chunk. `counters` as for [`write`](Self::write).
     pub fn append(&mut self, encoded: &Encoded, counters: Counters) -> Result<ChunkInfo> {
         let seq = self.next_seq.ok_or(Error::TooManyChunks)?;
-        let info = encoded.info(self.position, seq, counters);
+        let info = ChunkInfo {
+            part: self.part,
+            ..encoded.info(self.position, seq, counters)
+        };
         let frame = Frame {
             salt: self.salt,
             info,
@@ -99,6 +109,16 @@ impl<W: io::Write> Writer<W> {
         self.counters = counters;
         self.index.push(&info);
         Ok(info)
+    }
+
+    /// End the part at hand: chunks from here on are of the next one, whose epochs, IDs and totals begin anew.
+    ///
+    /// Fails in an archive that is not [`merged`](WriterOptions::merged), and when all 65,536 numbers are used.
+    pub fn next_part(&mut self) -> Result<()> {
+        let next = self.part.checked_add(1).filter(|_| self.merged);
+        self.part = next.ok_or(Error::TooManyParts)?;
+        self.counters = Counters::default();
+        Ok(())
     }
 
     /// Position behind the last chunk, in bytes.

@@ -32,6 +32,8 @@ pub(crate) struct ElfFacts {
     pub(crate) build_id: Option<BuildId>,
     /// PT_LOAD segments that hold code.
     pub(crate) segments: Vec<Segment>,
+    /// The others.
+    pub(crate) data: Vec<Segment>,
 }
 
 impl ElfFacts {
@@ -76,13 +78,20 @@ impl ElfFacts {
         {
             let size: u64 = segment.p_filesz(endian).into();
             match segment.p_type(endian) {
-                elf::PT_LOAD if segment.p_flags(endian).0 & elf::PF_X.0 != 0 => {
-                    facts.segments.push(Segment {
+                elf::PT_LOAD => {
+                    let flags = segment.p_flags(endian).0;
+                    let is_code = flags & elf::PF_X.0 != 0;
+                    let list = if is_code {
+                        &mut facts.segments
+                    } else {
+                        &mut facts.data
+                    };
+                    list.push(Segment {
                         offset: FileOffset(segment.p_offset(endian).into()),
                         vaddr: segment.p_vaddr(endian).into(),
                         file_size: size,
-                        flags: segment.p_flags(endian).0,
-                    })
+                        flags,
+                    });
                 }
                 elf::PT_NOTE if size <= MAX_NOTES && facts.build_id.is_none() => {
                     facts.build_id = build_id_note::<H, R>(segment, endian, data);

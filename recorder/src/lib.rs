@@ -10,6 +10,7 @@ mod budget;
 mod cgroup;
 mod check;
 mod command;
+mod copied_code;
 mod doctor;
 mod elf;
 mod epoch;

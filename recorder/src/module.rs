@@ -154,7 +154,7 @@ impl Modules {
     fn of_file(&mut self, pid: u32, mapping: &Mapping, tries: u8) -> ModuleNumber {
         let answer = self.helper.file(FileRequest {
             pid,
-            addresses: mapping.addresses.clone(),
+            addresses: mapping.file_at.clone(),
             path: mapping.path.to_vec(),
             file: mapping.file,
             build_id: mapping.build_id.as_ref().map(|id| id.as_bytes().to_vec()),
@@ -231,7 +231,7 @@ impl Modules {
 }
 
 /// Memory that no file is behind: `[heap]`, `//anon`, `[uprobes]`, nothing.
-fn is_anonymous(path: &[u8]) -> bool {
+pub(crate) fn is_anonymous(path: &[u8]) -> bool {
     !path.starts_with(b"/")
         || path.starts_with(b"//")
         || path.starts_with(b"/dev/zero")

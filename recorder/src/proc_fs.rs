@@ -34,6 +34,8 @@ use crate::host::{asleep_ns, monotonic_ns};
 pub(crate) struct MapsLine {
     /// Addresses.
     pub(crate) addresses: Range<u64>,
+    /// Where a file is mapped as it is: the same addresses, but of copied code those in front.
+    pub(crate) file_at: Range<u64>,
     /// `PROT_*` bits.
     pub(crate) protection: u32,
     /// File offset of the first address.
@@ -49,6 +51,11 @@ pub(crate) struct MapsLine {
 impl MapsLine {
     /// Take a line apart; `None` for one that is not executable.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        Self::parse_any(line).filter(|line| line.protection & 4 != 0)
+    }
+
+    /// Take a line apart, executable or not.
+    pub(crate) fn parse_any(line: &[u8]) -> Option<Self> {
         let mut rest = line;
         let mut field = || {
             let end = rest
@@ -69,9 +76,10 @@ impl MapsLine {
             .filter(|(at, letter, _)| rights.get(*at) == Some(letter))
             .map(|(_, _, bit)| bit)
             .sum();
-        (protection & 4 != 0).then_some(())?;
+        let addresses = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
         Some(Self {
-            addresses: u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?,
+            file_at: addresses.clone(),
+            addresses,
             protection,
             offset,
             device: (
@@ -86,6 +94,14 @@ impl MapsLine {
 
 /// The executable mappings of a process.
 pub(crate) fn maps(pid: u32) -> io::Result<Maps> {
+    read_maps(pid, |_, _| {})
+}
+
+/// The same; `see` gets each line as it is, with what it says if it is executable.
+pub(crate) fn read_maps(
+    pid: u32,
+    mut see: impl FnMut(&[u8], Option<&MapsLine>),
+) -> io::Result<Maps> {
     let (mut lines, mut bytes) = (Vec::new(), 0);
     let read_ns = monotonic_ns();
     for line in BufReader::new(File::open(format!("/proc/{pid}/maps"))?).split(b'\n') {
@@ -98,7 +114,9 @@ pub(crate) fn maps(pid: u32) -> io::Result<Maps> {
                 read_ns,
             });
         }
-        lines.extend(MapsLine::parse(&line));
+        let executable = MapsLine::parse(&line);
+        see(&line, executable.as_ref());
+        lines.extend(executable);
     }
     Ok(Maps {
         lines,
@@ -231,6 +249,7 @@ mod tests {
             b"7f00-8f00 r-xp 00001000 fd:01 1234                   /opt/my app/lib.so (deleted)";
         let expected = MapsLine {
             addresses: 0x7f00..0x8f00,
+            file_at: 0x7f00..0x8f00,
             protection: 5,
             offset: 0x1000,
             device: (0xfd, 1),

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use rawstack_bpf::NewMapping;
 use rawstack_format::id::BuildId;
 
+use crate::module::is_anonymous;
 use crate::proc_fs::MapsLine;
 
 /// An executable mapping.
@@ -14,6 +15,8 @@ use crate::proc_fs::MapsLine;
 pub(crate) struct Mapping {
     /// Addresses.
     pub(crate) addresses: Range<u64>,
+    /// Where its file is mapped as it is: the same addresses, but of copied code those of another part.
+    pub(crate) file_at: Range<u64>,
     /// File offset of the first address.
     pub(crate) offset: u64,
     /// `PROT_*` bits.
@@ -28,11 +31,14 @@ pub(crate) struct Mapping {
     pub(crate) since_ns: u64,
     /// A time at which it was there: when it was made, or else when it was first seen.
     pub(crate) seen_ns: u64,
+    /// No file is behind it, and it was made over one that was: code may have been copied there from it.
+    pub(crate) is_over_file: bool,
 }
 
 impl Mapping {
     pub(crate) fn from_side_band(new: NewMapping, time_ns: u64) -> Self {
         Self {
+            file_at: new.addresses.clone(),
             addresses: new.addresses,
             offset: new.offset,
             protection: new.protection,
@@ -41,6 +47,7 @@ impl Mapping {
             build_id: new.build_id.as_deref().and_then(BuildId::new),
             since_ns: time_ns,
             seen_ns: time_ns,
+            is_over_file: false,
         }
     }
 
@@ -48,6 +55,7 @@ impl Mapping {
     pub(crate) fn from_maps(line: MapsLine, read_ns: u64) -> Self {
         Self {
             addresses: line.addresses,
+            file_at: line.file_at,
             offset: line.offset,
             protection: line.protection,
             file: (line.device.0, line.device.1, line.inode),
@@ -55,6 +63,7 @@ impl Mapping {
             build_id: None,
             since_ns: 0,
             seen_ns: read_ns,
+            is_over_file: false,
         }
     }
 }
@@ -100,7 +109,7 @@ impl Program {
         self.version += 1;
     }
 
-    pub(crate) fn map(&mut self, mapping: Mapping, time_ns: u64) {
+    pub(crate) fn map(&mut self, mut mapping: Mapping, time_ns: u64) {
         let Range { start, end } = mapping.addresses;
         let before = self
             .mappings
@@ -116,10 +125,13 @@ impl Program {
             let Some(old) = self.mappings.remove(&old) else {
                 continue;
             };
+            mapping.is_over_file |=
+                is_anonymous(&mapping.path) && (!is_anonymous(&old.path) || old.is_over_file);
             // What sticks out at either side stays mapped.
             if old.addresses.start < start {
                 let left = Mapping {
                     addresses: old.addresses.start..start,
+                    file_at: old.addresses.start..start,
                     ..(*old).clone()
                 };
                 self.mappings.insert(left.addresses.start, Rc::new(left));
@@ -129,6 +141,7 @@ impl Program {
                 let offset = old.offset.wrapping_add(shift);
                 let right = Mapping {
                     addresses: end..old.addresses.end,
+                    file_at: end..old.addresses.end,
                     offset,
                     ..(*old).clone()
                 };

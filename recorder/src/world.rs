@@ -126,6 +126,14 @@ impl World {
                 is_no_code,
             };
         };
+        // What the process says of such a place counts more: the file's parts around it tell.
+        let copied = mapping
+            .is_over_file
+            .then(|| self.ask(pid, number, address))
+            .flatten();
+        let mapping = copied
+            .filter(|copied| copied.file.2 != 0)
+            .unwrap_or(mapping);
         let module = self.modules.of_mapping(pid, &mapping);
         let kind = self.modules.get(module).map(|module| module.kind);
         // Pages of the kernel's own making have names in brackets.

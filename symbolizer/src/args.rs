@@ -64,6 +64,10 @@ pub(crate) enum Verb {
     Symbolize(SymbolizeArgs),
     /// Tell what is kept of earlier results, or remove it
     Cache(CacheArgs),
+    /// Make an archive of a perf.data
+    Import(ImportArgs),
+    /// Put several archives into one
+    Merge(MergeArgs),
     /// Record with rawstack-record (see `rawstack record --help`)
     #[command(disable_help_flag = true)]
     Record(RecordArgs),
@@ -74,7 +78,7 @@ impl Verb {
     pub(crate) fn reads_debug_files(&self) -> bool {
         !matches!(
             self,
-            Self::Info(_) | Self::Verify(_) | Self::Cache(_) | Self::Record(_)
+            Self::Info(_) | Self::Verify(_) | Self::Merge(_) | Self::Cache(_) | Self::Record(_)
         )
     }
 }
@@ -353,19 +357,45 @@ pub(crate) enum ExportFormat {
     Csv,
     /// Text that tools made for perf script read
     PerfScript,
+    /// A dataset of Parquet files in a folder
+    Parquet,
+}
+
+/// Tables of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTable {
+    /// What each recording says of itself
+    Recordings,
+    /// What was sampled
+    Events,
+    /// Repetitions of the command
+    Runs,
+    /// Files with code
+    Modules,
+    /// Samples
+    Samples,
+    /// Distinct stacks
+    Stacks,
+    /// Distinct code addresses
+    Frames,
+    /// Names of frames
+    Symbols,
 }
 
 /// `rawstack export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Samples are added up by stack and thread for folded, pprof, speedscope and otlp, which hold
-one event; the other formats have each sample with its time. docs/exports.md tells more.
+one event; the other formats have each sample with its time. Parquet is a folder of tables
+that grows with each recording. docs/exports.md tells more.
 
 EXAMPLES:
   rawstack export web.rawstack --format pprof -o web.pb.gz && go tool pprof -top web.pb.gz
   rawstack export web.rawstack --format firefox -o web.json.gz
   rawstack export web.rawstack --format pprof --raw -o raw.pb.gz
-  rawstack export 'host-*.rawstack' --format json | jq -r .comm | sort | uniq -c")]
+  rawstack export 'host-*.rawstack' --format json | jq -r .comm | sort | uniq -c
+  rawstack export 'host-*.rawstack' --format parquet -o profiles/
+  rawstack export 'host-*.rawstack' --format parquet --tables symbols -o profiles/")]
 pub(crate) struct ExportArgs {
     /// Archives, or patterns of their names
     #[arg(value_name = "FILE", required = true)]
@@ -376,6 +406,12 @@ pub(crate) struct ExportArgs {
     /// Look for no names: modules with build IDs and offsets alone
     #[arg(long)]
     pub(crate) raw: bool,
+    /// Parquet: only these tables, as symbols to resolve again
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) tables: Vec<ExportTable>,
+    /// Parquet: what the recordings are of (default: their label `service`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) service: Option<String>,
     /// Symbols
     #[command(flatten)]
     pub(crate) symbols: SymbolArgs,
@@ -528,6 +564,66 @@ pub(crate) struct CacheArgs {
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `rawstack import`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+perf.data has no symbols of the kernel: name a copy of /proc/kallsyms, made as root in the
+same boot. Layouts of files are kept where the files are found, so import where perf
+recorded. What an archive cannot hold is told in a line each.
+
+EXAMPLES:
+  rawstack import perf.data -o web.rawstack
+  rawstack import perf.data --kallsyms /proc/kallsyms -o web.rawstack
+  perf record -g -o - -- ./server | rawstack import - -o server.rawstack")]
+pub(crate) struct ImportArgs {
+    /// Recording of perf, - for a stream on standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Symbols of the recorded kernel: a copy of its /proc/kallsyms
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kallsyms: Option<PathBuf>,
+    /// Folder with the recorded programs' files (repeatable)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) symbol_dir: Vec<PathBuf>,
+    /// Output
+    #[command(flatten)]
+    pub(crate) made: MadeArgs,
+}
+
+/// Where an archive goes that is made of others.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct MadeArgs {
+    /// Archive to make, - for standard output
+    #[arg(short, long, value_name = "FILE", required = true)]
+    pub(crate) output: PathBuf,
+    /// Overwrite the archive where it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// No messages but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// `rawstack merge`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each archive stays a part of its own, with its host, boot, processes, runs and labels: all
+that reads archives shows of the merged one what it shows of its parts together. Of a
+damaged archive what is whole is taken, and what is missing is kept with it.
+
+EXAMPLES:
+  rawstack merge 'host-*.rawstack' -o fleet.rawstack
+  rawstack merge monday.rawstack tuesday.rawstack -o week.rawstack")]
+pub(crate) struct MergeArgs {
+    /// Archives, or patterns of their names; merged ones, too
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Output
+    #[command(flatten)]
+    pub(crate) made: MadeArgs,
 }
 
 /// `rawstack record`.

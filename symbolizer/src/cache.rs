@@ -95,13 +95,7 @@ impl KeyBuilder {
 
     /// Add what tells that a file is another one, or was written anew.
     pub fn add_file(&mut self, file: Option<&fs::Metadata>) {
-        let facts = file.map(|file| {
-            let seconds = [
-                file.mtime().cast_unsigned(),
-                file.mtime_nsec().cast_unsigned(),
-            ];
-            [file.dev(), file.ino(), file.len(), seconds[0], seconds[1]]
-        });
+        let facts = file.map(file_facts);
         self.add_number(u64::from(facts.is_some()));
         facts
             .into_iter()
@@ -114,6 +108,13 @@ impl KeyBuilder {
         let digest = self.0.finalize();
         Key(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
+}
+
+/// What tells that a file is another one, or was written anew: device, inode, size, time in seconds and nanoseconds.
+pub fn file_facts(file: &fs::Metadata) -> [u64; 5] {
+    let (seconds, nanoseconds) = (file.mtime(), file.mtime_nsec());
+    let time = [seconds, nanoseconds].map(i64::cast_unsigned);
+    [file.dev(), file.ino(), file.len(), time[0], time[1]]
 }
 
 impl Default for KeyBuilder {

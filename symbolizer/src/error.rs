@@ -4,7 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::result;
 
+use parquet::errors::ParquetError;
 use rayon::ThreadPoolBuildError;
+
+use crate::import::ImportError;
 
 /// Result of this crate.
 pub type Result<T> = result::Result<T, Error>;
@@ -37,12 +40,29 @@ pub enum Error {
         #[source]
         source: rawstack_format::Error,
     },
-    /// Threads could not be started.
-    #[error("failed to start worker threads; free memory or raise the limit of processes")]
-    Threads {
+    /// Standard input is named twice.
+    #[error("failed to read standard input twice; give each archive but one as a file")]
+    StandardInputTwice,
+    /// A recording of perf could not be imported.
+    #[error("failed to import {}", path.display())]
+    PerfData {
+        /// The recording.
+        path: PathBuf,
         /// Why.
         #[source]
-        source: ThreadPoolBuildError,
+        source: ImportError,
+    },
+    /// An imported archive could not be written.
+    #[error("failed to write the imported archive")]
+    Import(#[source] rawstack_format::Error),
+    /// A merged archive could not be written.
+    #[error("failed to write the merged archive")]
+    Merge(#[source] rawstack_format::Error),
+    /// Threads could not be started.
+    #[error("failed to start worker threads: {why}; free memory or raise the limit of processes")]
+    Threads {
+        /// Why. It is its own source, too, and would be told twice.
+        why: ThreadPoolBuildError,
     },
     /// There is no sample to draw.
     #[error(
@@ -52,6 +72,24 @@ pub enum Error {
     /// A format that holds one archive was asked to hold another number of them.
     #[error("failed to write: this format holds one archive, as hosts share no clock; give one")]
     OneArchive,
+    /// Two archives that were to become one dataset are of the same recording.
+    #[error("failed to write: two of the archives are of the same recording; give it once")]
+    SameRecording,
+    /// Samples of one archive did not come together.
+    #[error("failed to write: the samples of an archive are not together; export it by itself")]
+    Apart,
+    /// A file of a dataset could not be written.
+    #[error("failed to write {}", path.display())]
+    Dataset {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A Parquet file could not be written.
+    #[error("failed to write the output")]
+    Parquet(#[from] ParquetError),
     /// Output could not be written.
     #[error("failed to write the output")]
     Write(#[from] io::Error),

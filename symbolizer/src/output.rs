@@ -6,16 +6,18 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::mem;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::thread;
+use std::sync::OnceLock;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
+use crate::staged::Staged;
 use crate::text::Columns;
-
 use crate::watch::no_way_back;
 
 /// Items that are rendered in one go.
@@ -27,10 +29,12 @@ const PIECES_PER_THREAD: usize = 2;
 const UNSEEN: Duration = Duration::from_secs(1);
 
 /// Open `target` for writing, `-` and nothing being standard output.
+///
+/// A file takes its place when it is flushed for the first time: until then what stood there stays.
 pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
     match target {
         Some(path) if path != Path::new("-") => {
-            let file = File::create(path)
+            let file = OutputFile::create(path)
                 .with_context(|| format!("failed to create {}", path.display()))?;
             Ok(Box::new(BufWriter::with_capacity(1 << 16, file)))
         }
@@ -38,6 +42,50 @@ pub fn open(target: Option<&Path>) -> Result<Box<dyn Write>> {
             1 << 16,
             StandardOutput::default(),
         ))),
+    }
+}
+
+/// A file that was asked for.
+#[derive(Debug)]
+enum OutputFile {
+    /// It is not in its place yet.
+    Staged(Staged),
+    /// It is: it was flushed, or is a pipe or device, or its folder takes no new files.
+    There(File),
+}
+
+impl OutputFile {
+    fn create(path: &Path) -> io::Result<Self> {
+        let held = path.metadata();
+        if held.as_ref().is_ok_and(|held| !held.is_file()) {
+            return File::create(path).map(Self::There);
+        }
+        match Staged::create(path) {
+            Ok(staged) => Ok(Self::Staged(staged)),
+            Err(_) if held.is_ok() => File::create(path).map(Self::There),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            Self::Staged(staged) => staged.file(),
+            Self::There(file) => file,
+        }
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let there = Self::There(self.file().try_clone()?);
+        match mem::replace(self, there) {
+            Self::Staged(staged) => staged.keep(),
+            Self::There(_) => Ok(()),
+        }
     }
 }
 
@@ -89,22 +137,33 @@ pub fn write_in_order<T: Sync>(
     render: &(dyn Fn(&[T]) -> Vec<u8> + Sync),
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    if items.len() <= PIECE {
-        return out.write_all(&render(items));
+    if items.len() <= PIECE || !has_threads() {
+        return items
+            .chunks(PIECE)
+            .try_for_each(|piece| out.write_all(&render(piece)));
     }
     let together = PIECE * PIECES_PER_THREAD * rayon::current_num_threads();
     let mut ready: Vec<Vec<u8>> = Vec::new();
     for group in items.chunks(together) {
         let pieces = || group.par_chunks(PIECE).map(render).collect();
         let (written, rendered) = thread::scope(|scope| {
-            let rendering = scope.spawn(pieces);
+            let rendering = thread::Builder::new().spawn_scoped(scope, pieces);
             let written = ready.iter().try_for_each(|piece| out.write_all(piece));
-            (written, rendering.join())
+            (written, rendering.map(ScopedJoinHandle::join))
         });
         written?;
-        ready = rendered.unwrap_or_else(|panic| resume_unwind(panic));
+        ready = match rendered {
+            Ok(rendered) => rendered.unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => vec![render(group)],
+        };
     }
     ready.iter().try_for_each(|piece| out.write_all(piece))
+}
+
+/// Whether there are threads to share work with: where memory or a limit does not allow them, one does it alone.
+fn has_threads() -> bool {
+    static STARTED: OnceLock<bool> = OnceLock::new();
+    *STARTED.get_or_init(|| ThreadPoolBuilder::new().build_global().is_ok())
 }
 
 /// Whether `error` comes from a reader that went away, which is its right.
@@ -136,7 +195,8 @@ pub fn progress(label: &'static str, steps: usize, quiet: bool) -> ProgressBar {
     }
     bar.set_message(label);
     let later = bar.clone();
-    thread::spawn(move || {
+    // Without a thread for it, it is not seen.
+    let _ = thread::Builder::new().spawn(move || {
         thread::sleep(UNSEEN);
         if !later.is_finished() {
             later.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));

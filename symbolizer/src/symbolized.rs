@@ -205,9 +205,19 @@ impl SymbolizedProfile {
 
     /// Raw address of a frame, in the kernel its offset; 0 where there is none.
     pub fn address(&self, frame: &Located) -> u64 {
-        let place = frame.place.map(|place| place as usize);
-        let address = place.and_then(|place| self.addresses.get(place));
+        frame.place.map_or(0, |place| self.raw_address(place))
+    }
+
+    /// As [`address`](Self::address), of a place.
+    pub fn raw_address(&self, place: u32) -> u64 {
+        let address = self.addresses.get(place as usize);
         address.copied().unwrap_or(0)
+    }
+
+    /// Frames with names at a place, innermost first.
+    pub fn chain_at(&self, place: u32) -> &[u32] {
+        let chain = self.chains.get(place as usize);
+        chain.map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Go through a stack, leaf first, with the code addresses of its frames.

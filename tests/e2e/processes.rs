@@ -93,6 +93,45 @@ fn thousand_short_processes() {
     );
 }
 
+/// Check that code which a program copied to memory without a file, as those do that want huge pages, is named by the file:
+/// a part or all of it, before the recording or during it, wherever the linker put it.
+#[test]
+fn copied_code() {
+    let lab = Lab::new();
+    for (program, how) in [
+        ("huge_text", "part"),
+        ("huge_text", "whole"),
+        ("huge_text-gap", "part"),
+        ("huge_text-gap", "whole"),
+    ] {
+        let path = workload(program);
+        let mut running = Run::new(&path).args(["60", how]).spawn();
+        let maps = format!("/proc/{}/maps", running.pid());
+        running.wait_until("the code is copied", || {
+            let maps = fs::read_to_string(&maps).unwrap();
+            let is_bare = |line: &str| line.contains(" r-xp ") && line.ends_with(" 00:00 0 ");
+            maps.lines().any(is_bare)
+        });
+        let pid = running.pid().to_string();
+        let options = ["--force", "-F", "997", "-d", "1s", "-p", &pid];
+        let output = lab.recorder("before.rawstack", &options).success();
+        let before = Recording::new(lab.path("before.rawstack"), output);
+        drop(running);
+        let command = [text(&path), "1.5", how];
+        let during = lab.record(&["--force", "-F", "997"], &command);
+        for (when, recording) in [("before", before), ("during", during)] {
+            let rows = report(&recording.archive, &[]).rows;
+            let total: f64 = rows.iter().map(|row| row.self_weight).sum();
+            let worked = rows.iter().find(|row| row.name == "work_in_copy");
+            let worked = worked.map_or(0.0, |row| row.self_weight);
+            assert!(
+                worked > total * 0.9,
+                "{program} {how}, copied {when}: {worked} of {total}\n{rows:?}"
+            );
+        }
+    }
+}
+
 /// Check that COMMAND and its child are sampled from their first instruction on.
 #[test]
 fn from_the_first_instruction() {

@@ -2,13 +2,14 @@
 
 use std::vec;
 
+use rawstack_format::Damage;
 use rawstack_format::id::{
     Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex,
 };
 use rawstack_format::record::{
     Batch, Completion, Drop, DropReason, End, Event, Frame, FrameKind, JitMap, KernelModule,
-    KernelModules, KernelSymbol, KernelSymbols, Mapping, Mode, Module, ModuleKind, Process, Record,
-    Recording, Run, Sample, Segment, StackCopy, StackNode, State, Thread, Vdso,
+    KernelModules, KernelSymbol, KernelSymbols, Mapping, Mode, Module, ModuleKind, Part, Process,
+    Record, Recording, Run, Sample, Segment, StackCopy, StackNode, State, Thread, Vdso,
 };
 
 /// Builds records from drawn numbers; zeros when they are used up, so that fewer numbers make a smaller record.
@@ -82,7 +83,7 @@ impl Draw {
 
     /// The next record.
     pub(crate) fn record(&mut self) -> Record {
-        match self.below(9) {
+        match self.below(10) {
             0 => Record::Recording(self.recording()),
             1 => Record::KernelSymbols(self.kernel_symbols()),
             2 => Record::KernelModules(KernelModules {
@@ -103,7 +104,26 @@ impl Draw {
             5 => Record::Runs(self.list(5, Self::run)),
             6 => Record::StackCopies(self.list(5, Self::stack_copy)),
             7 => Record::End(self.end()),
+            8 => Record::Part(self.part()),
             _ => Record::Batch(self.batch()),
+        }
+    }
+
+    fn part(&mut self) -> Part {
+        let mut damage = Damage::default();
+        damage.header_copy = self.bool();
+        damage.gap_count = self.u64();
+        damage.gap_bytes = self.u64();
+        damage.lost_parts = self.u32().into();
+        damage.whole_chunks = self.u64();
+        damage.ended = self.bool();
+        Part {
+            name: self.string(),
+            bytes: self.u64(),
+            format: (self.u16(), self.u16()),
+            is_last: self.bool(),
+            is_cut: self.bool(),
+            damage,
         }
     }
 

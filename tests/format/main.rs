@@ -11,5 +11,6 @@ mod draw;
 mod every_kind;
 mod flip;
 mod golden;
+mod parts;
 mod recovery;
 mod round_trip;

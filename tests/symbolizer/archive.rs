@@ -64,23 +64,21 @@ impl Archive {
         }
     }
 
-    /// Say that another event was recorded, too: samples call it by the next number.
-    pub(crate) fn event(&mut self, name: &str, unit: &str) {
-        if let Some(Record::Recording(recording)) = self.records.first_mut() {
-            recording.events.push(Event {
-                name: name.to_owned(),
-                unit: unit.to_owned(),
-                ..Event::default()
-            });
-        }
-    }
-
-    /// What the archive says of its recording, to be changed.
+    /// What the archive says of the recording.
     pub(crate) fn recording(&mut self) -> &mut Recording {
         match self.records.first_mut() {
             Some(Record::Recording(recording)) => recording,
-            _ => panic!("an archive starts with its recording"),
+            other => panic!("the first record is {other:?}"),
         }
+    }
+
+    /// Say that another event was recorded, too: samples call it by the next number.
+    pub(crate) fn event(&mut self, name: &str, unit: &str) {
+        self.recording().events.push(Event {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            ..Event::default()
+        });
     }
 
     /// Add a record between batches.

@@ -10,6 +10,7 @@ use rawstack_symbolizer::debug_file::elf::ElfFile;
 
 use super::fixtures;
 use super::golden;
+use super::pieces::compile;
 
 /// A home for one test's cache.
 struct Home(tempfile::TempDir);
@@ -290,4 +291,57 @@ fn private_and_told() {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+}
+
+/// Check that answers out of a file of split units go with it: they are given while it stays, and when it is gone, or
+/// another has taken its place, what is said is what is said without the cache.
+#[test]
+fn split_units() {
+    let work = tempfile::tempdir().unwrap();
+    let folder = work.path();
+    fs::copy(fixtures::sources().join("work.c"), folder.join("work.c")).unwrap();
+    let build = |folder: &Path, name: &str| {
+        let args = [
+            "-O2",
+            "-g",
+            "-gsplit-dwarf",
+            "-Wl,--build-id",
+            "-c",
+            "work.c",
+        ];
+        compile(folder, "gcc", &[&args[..], &["-o", "unit.o"]].concat());
+        compile(folder, "gcc", &["-Wl,--build-id", "unit.o", "-o", name]);
+    };
+    build(folder, "program");
+    let all = addresses(&folder.join("program"));
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let home = Home::new();
+    let ask = |option: &[&str]| {
+        let args = [&["symbolize", "--file", "program"], option, &all].concat();
+        let output = home.run(folder, &args);
+        (output.stdout, output.stderr)
+    };
+    let whole = ask(&["--no-cache"]);
+    assert_eq!(ask(&[]), whole);
+    assert_eq!(home.entries(), 1);
+    // Its content is not looked at again as long as it seems the same.
+    let dwo = folder.join("unit.dwo");
+    let bytes = fs::read(&dwo).unwrap();
+    let time = fs::metadata(&dwo).unwrap().modified().unwrap();
+    fs::write(&dwo, vec![0; bytes.len()]).unwrap();
+    File::options()
+        .write(true)
+        .open(&dwo)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
+    assert_eq!(ask(&[]), whole);
+    fs::write(&dwo, "no unit").unwrap();
+    let other = ask(&["--no-cache"]);
+    assert_ne!(other, whole);
+    assert_eq!(ask(&[]), other);
+    fs::remove_file(&dwo).unwrap();
+    assert_eq!(ask(&[]), ask(&["--no-cache"]));
+    fs::write(&dwo, &bytes).unwrap();
+    assert_eq!(ask(&[]), whole);
 }

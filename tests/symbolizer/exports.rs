@@ -3,6 +3,7 @@
 mod consumers;
 mod firefox;
 mod otlp;
+mod parquet;
 mod perfetto;
 mod pprof;
 mod speedscope;

@@ -33,6 +33,7 @@ fn help() {
         "tui",
         "diff",
         "calibrate",
+        "merge",
     ] {
         short(verb, &[verb, "--help"]);
     }
@@ -98,6 +99,32 @@ fn closed_pipe() {
         assert!(!errors.contains("write"), "{errors}");
         assert_eq!(child.wait().unwrap().code(), Some(0), "{args:?}: {errors}");
     }
+}
+
+/// Check that a file stays as it is while the command that is to write it fails, and that nothing is left beside it.
+#[test]
+fn output_only_when_whole() {
+    let work = tempfile::tempdir().unwrap();
+    let held = work.path().join("held");
+    fs::write(&held, "held").unwrap();
+    fs::write(work.path().join("text.rawstack"), "no archive").unwrap();
+    let text = work.path().join("text.rawstack");
+    let text = text.to_str().unwrap();
+    let target = ["-o", held.to_str().unwrap()];
+    for format in ["json", "pprof", "firefox"] {
+        // The second archive of the two is the one that fails.
+        let files = ["export", "golden.rawstack", text, "--format", format, "-q"];
+        let ran = rawstack(folder(), &[&files[..], &target].concat());
+        assert_eq!(ran.code, 2, "{format}: {}", ran.err);
+        assert_eq!(fs::read_to_string(&held).unwrap(), "held", "{format}");
+    }
+    assert_eq!(fs::read_dir(work.path()).unwrap().count(), 2);
+    succeed(
+        folder(),
+        &[&["report", "golden.rawstack"][..], &target].concat(),
+    );
+    let own = succeed(folder(), &["report", "golden.rawstack"]);
+    assert_eq!(fs::read_to_string(&held).unwrap(), own);
 }
 
 /// Check that `-o FILE` and `-o -` give the same bytes, and that a place that cannot be written is told.

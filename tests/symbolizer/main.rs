@@ -15,6 +15,7 @@ mod kernel;
 mod killer_elf;
 mod killer_sections;
 mod killers;
+mod merge;
 mod offline;
 mod oracle;
 mod page;

@@ -130,6 +130,47 @@ fn split_units() {
     }
 }
 
+/// Check that a package which holds but one of a program's units answers for that one, and the other's own file for the
+/// other: tools drop or refuse units of another DWARF version than the first.
+#[test]
+fn package_of_some_units() {
+    let work = tempfile::tempdir().unwrap();
+    let main = "static inline int twice(int x) { volatile int y = x * 2; return y + 1; }\nint other(int);\n\
+        int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += twice(i) * other(i); return s; }\n\
+        int main(int c, char **v) { return v[0][work(c)]; }\n";
+    let other = "static inline int thrice(int x) { volatile int y = x * 3; return y + 1; }\n\
+        int other(int n) { volatile int s = 0; for (int i = 0; i < n; i++) s += thrice(i); return s; }\n";
+    fs::write(work.path().join("main.c"), main).unwrap();
+    fs::write(work.path().join("other.c"), other).unwrap();
+    for (first, second) in [("-gdwarf-4", "-gdwarf-5"), ("-gdwarf-5", "-gdwarf-4")] {
+        let build = |program: &str, split: &[&str]| {
+            for (source, object, version) in
+                [("main.c", "main.o", first), ("other.c", "other.o", second)]
+            {
+                let args = ["-O2", "-g", version, "-c", source, "-o", object];
+                compile(work.path(), "gcc", &[&args, split].concat());
+            }
+            let args = ["-Wl,--build-id", "main.o", "other.o", "-o", program];
+            compile(work.path(), "gcc", &args);
+        };
+        build("whole", &[]);
+        build("split", &["-gsplit-dwarf"]);
+        let pieces = ["main.dwo", "other.dwo", "-o", "split.dwp"];
+        compile(work.path(), "dwp", &pieces);
+        let packed = if first == "-gdwarf-4" {
+            "main.dwo"
+        } else {
+            "other.dwo"
+        };
+        fs::remove_file(work.path().join(packed)).unwrap();
+        let (whole, _) = all(work.path(), &["--file", "whole"], "whole");
+        let (split, notes) = all(work.path(), &["--file", "split"], "split");
+        assert!(inlined(&whole) > 5, "{first}");
+        assert_same(&format!("{first} first"), &whole, &split);
+        assert_eq!(notes, "", "{first} first");
+    }
+}
+
 /// Check that without its split units a program still gives functions by symbols and lines by the skeleton, that a unit
 /// of another build is not taken, and that it is told what is missing.
 #[test]

@@ -4,7 +4,7 @@ use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{self, Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -161,4 +161,139 @@ fn cut_short_between_numbers() {
         .unwrap();
     assert_eq!(errors.lines().count(), 1, "{errors}");
     assert!(errors.contains("victim ended by SIGBUS"), "{errors}");
+}
+
+/// A large program with debug information, and numbers all over it.
+fn large_program(folder: &Path) -> (&'static str, PathBuf) {
+    let program = env!("CARGO_BIN_EXE_rawstack");
+    let addresses: String = text_offsets(Path::new(program), 9973)
+        .iter()
+        .map(|offset| format!("{offset:x}\n"))
+        .collect();
+    let numbers = folder.join("numbers");
+    fs::write(&numbers, addresses).unwrap();
+    (program, numbers)
+}
+
+/// How many of `answers`, each under a limit of so many MiB, are none because the process that read ended by `signal`. The
+/// others must be whole, or a line that says what failed.
+fn deaths(whole: &Output, answers: impl Iterator<Item = (u64, Output)>, signal: &str) -> usize {
+    assert!(whole.status.success() && whole.stdout.len() > 10_000);
+    let died = answers.filter(|(mebibytes, output)| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let last = errors.lines().last().unwrap_or_default();
+        match output.status.code() {
+            Some(0) => assert!(output.stdout == whole.stdout, "{mebibytes} MiB: {errors}"),
+            Some(2) => assert!(
+                last.starts_with("rawstack: failed "),
+                "{mebibytes} MiB: {errors}"
+            ),
+            code => panic!("{mebibytes} MiB: exit code {code:?}: {errors}"),
+        }
+        last.contains(&format!(
+            "the process that read {}",
+            env!("CARGO_BIN_EXE_rawstack")
+        )) && last.contains(signal)
+    });
+    died.count()
+}
+
+/// Check that where memory does not suffice, the answers are whole and the same or there are none, with a line that says what
+/// failed on which file: at any limit, those under which allocations fail in the middle of reading among them.
+#[test]
+fn memory_that_does_not_suffice() {
+    let work = tempfile::tempdir().unwrap();
+    let (program, numbers) = large_program(work.path());
+    let ask = |mebibytes: u64| {
+        Command::new("prlimit")
+            .arg(format!("--as={}", mebibytes << 20))
+            .args([
+                program,
+                "symbolize",
+                "--no-cache",
+                "--offsets",
+                "--file",
+                program,
+            ])
+            .env_remove("RUST_BACKTRACE")
+            .stdin(fs::File::open(&numbers).unwrap())
+            .output()
+            .expect("prlimit; this test needs it: apt-get install util-linux")
+    };
+    let answers = (40..640).step_by(40).map(|limit| (limit, ask(limit)));
+    assert!(
+        deaths(
+            &ask(1 << 16),
+            answers,
+            "SIGABRT: there was not memory enough"
+        ) > 0
+    );
+}
+
+/// A control group whose memory is bounded, with a process that waits to be let go in it.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    fn new() -> Self {
+        let root = Path::new("/sys/fs/cgroup");
+        let first = root.join("memory");
+        let root = if first.exists() {
+            first
+        } else {
+            root.to_owned()
+        };
+        let group = root.join(format!("rawstack-test-{}", process::id()));
+        fs::create_dir(&group).expect("a control group for memory; this test needs root");
+        Self(group)
+    }
+
+    fn limit(&self, mebibytes: u64) {
+        let names = ["memory.max", "memory.limit_in_bytes"];
+        let file = names.iter().map(|name| self.0.join(name));
+        let file = file.into_iter().find(|path| path.exists());
+        let file = file.expect("control groups bound memory on this machine");
+        fs::write(file, (mebibytes << 20).to_string()).unwrap();
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // The last process may still be on its way out.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Check that the same holds where the kernel kills the process that reads, because its control group has no more memory.
+#[test]
+fn killed_for_want_of_memory() {
+    let work = tempfile::tempdir().unwrap();
+    let (program, numbers) = large_program(work.path());
+    let group = MemoryGroup::new();
+    let ask = |mebibytes: u64| {
+        group.limit(mebibytes);
+        let join = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", group.0.display());
+        Command::new("sh")
+            .args([
+                "-c",
+                &join,
+                "sh",
+                program,
+                "symbolize",
+                "--no-cache",
+                "--offsets",
+            ])
+            .args(["--file", program])
+            .stdin(fs::File::open(&numbers).unwrap())
+            .output()
+            .unwrap()
+    };
+    let answers = [64, 24, 8].map(|limit| (limit, ask(limit)));
+    let whole = ask(4096);
+    let why = "SIGKILL: there may not have been memory enough";
+    assert!(deaths(&whole, answers.into_iter(), why) > 0);
 }

@@ -6,6 +6,7 @@
 use super::batch::ArchivedBatchRoot;
 use super::blobs::ArchivedBlobs;
 use super::kernel::{ArchivedKernelModulesRoot, ArchivedKernelSymbolsRoot, ArchivedVdsoRoot};
+use super::part::ArchivedPartRoot;
 use super::pieces::{ArchivedJitMapRoot, ArchivedStackCopiesRoot};
 use super::recording::{ArchivedEndRoot, ArchivedRecordingRoot, ArchivedRunsRoot};
 use super::samples::{ArchivedCompletions, ArchivedDrops, ArchivedSamples};
@@ -43,6 +44,7 @@ layout! {
     ArchivedVdsoRoot: 4 + 20, 4;
     ArchivedJitMapRoot: 2 * 8 + 2 * 4 + VEC, 8;
     ArchivedStackCopiesRoot: 2 * 4 + 9 * VEC + 20, 4;
+    ArchivedPartRoot: 8 * 8 + 5 * 4 + 6 * VEC + 20, 8;
     ArchivedEntryRoot: 3 * 8, 8;
     ArchivedIndexRoot: 4 + VEC, 4;
 }

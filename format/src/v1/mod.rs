@@ -27,6 +27,7 @@ mod column;
 mod hostile;
 mod kernel;
 mod layout;
+mod part;
 mod pieces;
 mod recording;
 mod samples;
@@ -72,6 +73,7 @@ pub(crate) fn kind(record: &Record) -> Kind {
         Record::Runs(_) => Kind::RUNS,
         Record::StackCopies(_) => Kind::STACK_COPIES,
         Record::End(_) => Kind::END,
+        Record::Part(_) => Kind::PART,
     }
 }
 
@@ -87,6 +89,7 @@ pub(crate) fn encode(record: &Record, raw: AlignedVec) -> Result<AlignedVec, Inv
         Record::Runs(runs) => to_bytes(&recording::encode_runs(runs)?, raw),
         Record::StackCopies(copies) => to_bytes(&pieces::encode_copies(copies)?, raw),
         Record::End(end) => to_bytes(&recording::encode_end(end), raw),
+        Record::Part(part) => to_bytes(&part::encode(part)?, raw),
     }
 }
 
@@ -102,6 +105,7 @@ pub(crate) fn decode(kind: Kind, raw: &AlignedVec) -> Result<Option<Record>, Inv
         Kind::RUNS => Record::Runs(recording::decode_runs(access(raw)?)?),
         Kind::STACK_COPIES => Record::StackCopies(pieces::decode_copies(access(raw)?)?),
         Kind::END => Record::End(recording::decode_end(access(raw)?)),
+        Kind::PART => Record::Part(part::decode(access(raw)?)?),
         _ => return Ok(None),
     }))
 }

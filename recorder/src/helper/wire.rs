@@ -115,7 +115,7 @@ impl FileFacts {
         }
     }
 
-    /// What an archive says of the file, if it is an ELF file.
+    /// What an archive says of the file, if it is an ELF file: of its segments those with code.
     pub(crate) fn elf(&self) -> ElfFacts {
         let segment = |&(offset, vaddr, file_size, flags): &(u64, u64, u64, u32)| Segment {
             offset: FileOffset(offset),
@@ -128,6 +128,7 @@ impl FileFacts {
             machine: self.machine,
             build_id: self.build_id.as_deref().and_then(BuildId::new),
             segments: self.segments.iter().map(segment).collect(),
+            data: Vec::new(),
         }
     }
 }

@@ -9,6 +9,7 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 use super::wire::{
     Answer, FileFacts, FileRequest, Inbox, MAX_ANSWER, MAX_REQUEST, ProcessAnswer, Request, send,
 };
+use crate::copied_code;
 use crate::elf::{ElfFacts, content_hash};
 use crate::jit::{Files, MAX_HELD};
 use crate::mapped_file;
@@ -57,7 +58,7 @@ fn answer(request: Request, files: &mut Files) -> Answer {
                 .collect(),
         ),
         Request::ThreadName { pid, tid } => Answer::ThreadName(proc_fs::thread_name(pid, tid)),
-        Request::Maps(pid) => Answer::Maps(proc_fs::maps(pid).ok()),
+        Request::Maps(pid) => Answer::Maps(copied_code::maps(pid).ok()),
         Request::File(file) => Answer::File(file_facts(&file)),
         Request::JitFile(request) => Answer::JitFile(files.read(&request)),
         Request::ForgetJit(pid) => {
@@ -84,7 +85,7 @@ fn processes(pids: &[u32]) -> Vec<Option<ProcessAnswer>> {
 
 fn process(pid: u32) -> Option<ProcessAnswer> {
     let facts = ProcessFacts::read(pid).ok()?;
-    let maps = proc_fs::maps(pid).unwrap_or_default();
+    let maps = copied_code::maps(pid).unwrap_or_default();
     Some(ProcessAnswer { facts, maps })
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &DumpArgs) -> Result<ExitCode> {
 fn json(args: &DumpArgs, filter: &Filter) -> Result<()> {
     let mut dump = JsonDump::new(filter.no_kernel);
     let mut out = output::open(args.output.output.as_deref())?;
-    let mut shared = shared();
+    let mut shared = shared(true);
     load::read(
         &mut shared,
         &args.file,
@@ -49,6 +49,6 @@ fn perf_script(args: &DumpArgs, filter: &Filter) -> Result<()> {
         quiet: args.output.quiet,
     };
     let mut out = output::open(args.output.output.as_deref())?;
-    samples.export(&mut PerfScript, &mut *out)?;
+    samples.export(&mut PerfScript, true, &mut *out)?;
     out.flush().context("failed to write the output")
 }

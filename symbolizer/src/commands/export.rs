@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 use flate2::{Compression, GzBuilder};
@@ -10,6 +11,7 @@ use rawstack_symbolizer::export::firefox::Firefox;
 use rawstack_symbolizer::export::folded::Folded;
 use rawstack_symbolizer::export::lines::{CsvLines, JsonLines};
 use rawstack_symbolizer::export::otlp::Otlp;
+use rawstack_symbolizer::export::parquet::{Dataset, Options, Table};
 use rawstack_symbolizer::export::perf_script::PerfScript;
 use rawstack_symbolizer::export::perfetto::Perfetto;
 use rawstack_symbolizer::export::pprof::Pprof;
@@ -23,7 +25,7 @@ use rawstack_symbolizer::symbolize::leave_raw;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 
 use super::select;
-use crate::args::{ExportArgs, ExportFormat, SymbolArgs};
+use crate::args::{ExportArgs, ExportFormat, ExportTable, SymbolArgs};
 
 /// Write the file.
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
@@ -38,8 +40,15 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         raw: args.raw,
         quiet: args.output.quiet,
     };
-    let (mut exporter, kind) = exporter(args.format);
     let target = args.output.output.as_deref();
+    let Some((mut exporter, kind)) = exporter(args.format) else {
+        let mut dataset = Dataset::new(dataset_options(args)?);
+        samples.export(&mut dataset, false, &mut io::sink())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if !args.tables.is_empty() || args.service.is_some() {
+        bail!("failed to export: --tables and --service are of --format parquet");
+    }
     if kind.binary {
         output::refuse_terminal(target)?;
     }
@@ -47,13 +56,53 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if kind.compressed {
         // No time and no name in the header: the same archive gives the same bytes.
         let mut packed = GzBuilder::new().write(out, Compression::default());
-        samples.run(&mut *exporter, kind.one_by_one, &mut packed)?;
+        samples.run(&mut *exporter, kind, &mut packed)?;
         out = packed.finish().context("failed to write the output")?;
     } else {
-        samples.run(&mut *exporter, kind.one_by_one, &mut *out)?;
+        samples.run(&mut *exporter, kind, &mut *out)?;
     }
     out.flush().context("failed to write the output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is to become of a dataset.
+fn dataset_options(args: &ExportArgs) -> Result<Options> {
+    let folder = args.output.output.clone();
+    let Some(folder) = folder.filter(|folder| folder != Path::new("-")) else {
+        bail!("failed to export: parquet is a folder of files; name one with -o");
+    };
+    if fs::metadata(&folder).is_ok_and(|held| !held.is_dir()) {
+        bail!(
+            "failed to write {}: it is no folder, and parquet is one; name another with -o",
+            folder.display()
+        );
+    }
+    if args.names.hide.is_some() {
+        bail!(
+            "failed to export: --hide is of names, and stacks in parquet have none; hide in the query"
+        );
+    }
+    if args.raw && args.tables.contains(&ExportTable::Symbols) {
+        bail!("failed to export: there are no symbols with --raw; leave one of the two out");
+    }
+    let tables = args.tables.iter().map(|table| match table {
+        ExportTable::Recordings => Table::Recordings,
+        ExportTable::Events => Table::Events,
+        ExportTable::Runs => Table::Runs,
+        ExportTable::Modules => Table::Modules,
+        ExportTable::Samples => Table::Samples,
+        ExportTable::Stacks => Table::Stacks,
+        ExportTable::Frames => Table::Frames,
+        ExportTable::Symbols => Table::Symbols,
+    });
+    Ok(Options {
+        folder,
+        tables: match args.tables[..] {
+            [] => Table::ALL.to_vec(),
+            _ => tables.collect(),
+        },
+        service: args.service.clone(),
+    })
 }
 
 /// How a format is written.
@@ -65,9 +114,12 @@ struct Kind {
     compressed: bool,
     /// Nothing that a terminal could show.
     binary: bool,
+    /// With the addresses that code had in its processes.
+    addresses: bool,
 }
 
-fn exporter(format: ExportFormat) -> (Box<dyn Exporter>, Kind) {
+/// What writes a format into one file; none for one that is a folder.
+fn exporter(format: ExportFormat) -> Option<(Box<dyn Exporter>, Kind)> {
     let added_up = Kind::default();
     let text = Kind {
         one_by_one: true,
@@ -81,7 +133,7 @@ fn exporter(format: ExportFormat) -> (Box<dyn Exporter>, Kind) {
         compressed: true,
         ..binary
     };
-    match format {
+    let (exporter, kind): (Box<dyn Exporter>, _) = match format {
         ExportFormat::Folded => (Box::<Folded>::default(), added_up),
         ExportFormat::Pprof => (Box::<Pprof>::default(), packed),
         ExportFormat::Speedscope => (Box::<Speedscope>::default(), added_up),
@@ -102,8 +154,16 @@ fn exporter(format: ExportFormat) -> (Box<dyn Exporter>, Kind) {
         }
         ExportFormat::Json => (Box::<JsonLines>::default(), text),
         ExportFormat::Csv => (Box::<CsvLines>::default(), text),
-        ExportFormat::PerfScript => (Box::<PerfScript>::default(), text),
-    }
+        ExportFormat::PerfScript => {
+            let kind = Kind {
+                addresses: true,
+                ..text
+            };
+            (Box::<PerfScript>::default(), kind)
+        }
+        ExportFormat::Parquet => return None,
+    };
+    Some((exporter, kind))
 }
 
 /// Samples to export: where they are and which of them.
@@ -117,23 +177,18 @@ pub(super) struct Samples<'a> {
     pub(super) quiet: bool,
 }
 
-/// Tables of a tree that keeps each address.
-pub(super) fn shared() -> load::Shared {
+/// Tables of a tree, in which the same code at two addresses is two where addresses are asked for.
+pub(super) fn shared(addresses: bool) -> load::Shared {
     load::Shared {
-        tree: StackTree::new(true),
+        tree: StackTree::new(addresses),
         ..load::Shared::default()
     }
 }
 
 impl Samples<'_> {
-    fn run(
-        &self,
-        exporter: &mut dyn Exporter,
-        one_by_one: bool,
-        out: &mut dyn Write,
-    ) -> Result<()> {
-        if one_by_one {
-            return self.export(exporter, out);
+    fn run(&self, exporter: &mut dyn Exporter, kind: Kind, out: &mut dyn Write) -> Result<()> {
+        if kind.one_by_one {
+            return self.export(exporter, kind.addresses, out);
         }
         let mut profile = select::load(self.files, self.filter, Apart::Facts, self.quiet)?;
         select::keep_one_event(&mut profile, self.filter, self.quiet);
@@ -149,11 +204,16 @@ impl Samples<'_> {
     }
 
     /// Two passes: the first finds the distinct addresses to name, the second gives the samples one by one.
-    pub(super) fn export(&self, exporter: &mut dyn Exporter, out: &mut dyn Write) -> Result<()> {
+    pub(super) fn export(
+        &self,
+        exporter: &mut dyn Exporter,
+        addresses: bool,
+        out: &mut dyn Write,
+    ) -> Result<()> {
         if self.files.iter().any(|file| file == Path::new("-")) {
             bail!("failed to read the archive twice from standard input: give it as a file");
         }
-        let mut first = shared();
+        let mut first = shared(addresses);
         for file in self.files {
             load::read(&mut first, file, self.filter, &mut |_, _, _| Ok(()))?;
         }
@@ -166,7 +226,7 @@ impl Samples<'_> {
         exporter.start(&source, out)?;
         let mut feed = Feed::new(source, self.names);
         // The same archives give the same numbers each time they are read.
-        let mut again = shared();
+        let mut again = shared(addresses);
         for file in self.files {
             load::read(&mut again, file, self.filter, &mut |_, sample, event| {
                 let (kernel, kernel_cut) = sample.kernel_half(self.filter.no_kernel);
@@ -181,9 +241,10 @@ impl Samples<'_> {
                     weight: sample.row.weight,
                     samples: 1,
                     stack: &[],
+                    halves,
                     row: Some(&sample.row),
                 };
-                feed.give(exporter, halves, one, out)
+                feed.give(exporter, one, out)
             })?;
         }
         Ok(exporter.finish(&source, out)?)

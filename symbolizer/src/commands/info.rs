@@ -2,13 +2,11 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::slice;
 
 use anyhow::{Context, Result};
 use rawstack_symbolizer::output;
-use rawstack_symbolizer::profile::Filter;
 use rawstack_symbolizer::profile::rows::Apart;
-use rawstack_symbolizer::report::info;
+use rawstack_symbolizer::report::info::{self, JsonInfo};
 
 use super::select;
 use crate::args::{InfoArgs, VerifyArgs};
@@ -18,40 +16,49 @@ const EXIT_DAMAGED: u8 = 1;
 
 /// Tell what the archive holds.
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
-    let profile = select::load(
-        slice::from_ref(&args.file),
-        &Filter::default(),
-        Apart::Stacks,
-        args.output.quiet,
-    )?;
+    let (mut alone, mut parts, mut bytes) = (None, Vec::new(), 0);
+    let mut text = Vec::new();
+    select::each_part(&args.file, Apart::Stacks, &mut |profile, is_merged| {
+        for summary in &profile.archives {
+            if !args.json {
+                continue;
+            }
+            if is_merged {
+                parts.push(JsonInfo::of_part(&profile, summary));
+            } else {
+                alone = Some(JsonInfo::of(&profile, summary));
+            }
+            bytes = summary.merged.as_ref().map_or(0, |merged| merged.end);
+        }
+        if !args.json {
+            info::write_text(&profile, &mut text)?;
+        }
+        Ok(())
+    })?;
     let mut out = output::open(args.output.output.as_deref())?;
-    if args.json {
-        info::write_json(&profile, &mut *out)?;
-    } else {
-        info::write_text(&profile, &mut *out)?;
+    if let Some(info) = alone.or_else(|| JsonInfo::merged(parts, bytes)) {
+        info.write(&mut *out)?;
     }
-    out.flush().context("failed to write the output")?;
+    out.write_all(&text)
+        .and_then(|()| out.flush())
+        .context("failed to write the output")?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Check the archive.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
-    let profile = select::load(
-        slice::from_ref(&args.file),
-        &Filter::default(),
-        Apart::NoRows,
-        args.output.quiet,
-    )?;
+    let (mut is_whole, mut text) = (true, Vec::new());
+    select::each_part(&args.file, Apart::NoRows, &mut |profile, _| {
+        let mut archives = profile.archives.iter();
+        is_whole &= archives.all(|archive| archive.problems().is_empty());
+        Ok(info::write_verdict(&profile, &mut text)?)
+    })?;
     let mut out = output::open(args.output.output.as_deref())?;
-    let whole = profile
-        .archives
-        .iter()
-        .all(|archive| archive.problems().is_empty());
     if !args.output.quiet {
-        info::write_verdict(&profile, &mut *out)?;
+        out.write_all(&text).context("failed to write the output")?;
     }
     out.flush().context("failed to write the output")?;
-    Ok(if whole {
+    Ok(if is_whole {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(EXIT_DAMAGED)

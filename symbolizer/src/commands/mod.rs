@@ -6,7 +6,10 @@ mod diff;
 mod dump;
 mod export;
 mod flamegraph;
+mod import;
 mod info;
+mod made;
+mod merge;
 mod numbers;
 mod record;
 mod report;
@@ -44,6 +47,8 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Symbols(args) => symbols::run(args),
         Verb::Symbolize(args) => symbolize::run(args),
         Verb::Cache(args) => cache::run(args),
+        Verb::Import(args) => import::run(args),
+        Verb::Merge(args) => merge::run(args),
         Verb::Record(args) => record::run(args),
     }
 }

@@ -19,16 +19,17 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MAX_WORD: usize = 64;
 
 /// Read standard input in the background.
-pub(super) fn from_standard_input() -> Batches {
+pub(super) fn from_standard_input() -> Result<Batches> {
     let (sender, receiver) = mpsc::sync_channel(QUEUE);
     // It ends with the input, or with the program.
-    thread::spawn(move || {
+    let reader = thread::Builder::new().spawn(move || {
         no_way_back();
         if let Err(error) = read(&mut io::stdin().lock(), &sender) {
             let _ = sender.send(Err(error));
         }
     });
-    Batches { receiver }
+    reader.context("failed to start a thread; free memory or raise the limit of processes")?;
+    Ok(Batches { receiver })
 }
 
 /// Numbers, batch by batch.

@@ -202,6 +202,30 @@ pub(super) fn load(
     Ok(adder.finish(shared))
 }
 
+/// Read each part of the archive at `path` by itself: what is held is that of one part.
+pub(super) fn each_part(
+    path: &Path,
+    apart: Apart,
+    each: &mut dyn FnMut(Profile, bool) -> Result<()>,
+) -> Result<()> {
+    let mut parts = load::Parts::open(path)?;
+    loop {
+        let (mut shared, mut adder) = (load::Shared::default(), Adder::new(apart));
+        let is_one = parts.read(
+            &mut shared,
+            &Filter::default(),
+            &mut |shared, sample, event| {
+                adder.add(shared, sample, event, false);
+                Ok(())
+            },
+        )?;
+        if !is_one {
+            return Ok(());
+        }
+        each(adder.finish(shared), parts.are_merged())?;
+    }
+}
+
 /// Fail where an event was asked for that nobody recorded.
 pub(super) fn check_events(filter: &Filter, events: &[EventFacts]) -> Result<()> {
     let Some(missing) = filter.missing_event(events) else {
@@ -276,7 +300,7 @@ pub(super) fn name_with(
                 };
                 eprintln!(
                     "rawstack: {} is not whole: {first}{more}; see `rawstack verify`",
-                    archive.path
+                    clean(&archive.path)
                 );
             }
         }

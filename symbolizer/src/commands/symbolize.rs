@@ -36,7 +36,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<ExitCode> {
         out.flush().context("failed to write the output")
     };
     if args.numbers.is_empty() {
-        let batches = numbers::from_standard_input();
+        let batches = numbers::from_standard_input()?;
         while batches.next(&mut name)? {}
     } else {
         let given = args.numbers.iter().map(|text| numbers::parse(text));

@@ -123,6 +123,8 @@ pub struct ModuleFiles {
     pub package: Option<ElfFile>,
     /// Where files of split units may be.
     pub split: SplitSearch,
+    /// How far the recorded addresses are above those of the files, modulo 2⁶⁴: not 0 where `prelink` moved one of them.
+    pub moved: u64,
     /// Whether something was at a candidate's place and was another build.
     pub mismatch: bool,
     /// Places in the order in which they were looked at.

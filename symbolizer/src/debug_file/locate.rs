@@ -18,7 +18,7 @@ use super::identity::is_same;
 use super::index::FolderIndex;
 pub use super::places::Places;
 use super::places::{below_root, perf_candidates, tree_candidates};
-use super::{kernel, minidebug};
+use super::{kernel, minidebug, moved};
 
 /// Looks for files of modules.
 #[derive(Debug)]
@@ -78,6 +78,7 @@ impl Locator {
             found.take(module, FoundBy::RecordedPath, &path);
         }
         minidebug::add(&mut found);
+        moved::keep_one_place(module, &mut found);
         self.find_companions(module, &mut found);
         found
     }

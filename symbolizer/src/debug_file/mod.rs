@@ -12,6 +12,7 @@ mod kernel;
 pub mod locate;
 mod minidebug;
 pub mod mmap;
+mod moved;
 mod packed;
 pub mod placed;
 mod places;

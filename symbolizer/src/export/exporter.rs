@@ -53,6 +53,8 @@ pub struct ExportSample<'s> {
     pub samples: u64,
     /// Frames, leaf first.
     pub stack: &'s [Located],
+    /// The halves that the frames are of.
+    pub halves: Halves,
     /// The row as recorded, where samples are given one by one.
     pub row: Option<&'s Sample>,
 }
@@ -65,7 +67,7 @@ impl<'s> ExportSample<'s> {
 }
 
 /// The halves of a stack and how it ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Halves {
     /// Kernel half.
     pub kernel: NodeId,
@@ -73,6 +75,14 @@ pub struct Halves {
     pub user: NodeId,
     /// State, and whether the kernel half is cut.
     pub end: (State, bool),
+}
+
+impl Halves {
+    /// Whether frames are missing because the stack is deeper than what is recorded of one.
+    pub fn is_truncated(&self) -> bool {
+        let (state, kernel_cut) = self.end;
+        kernel_cut || state == State::Truncated
+    }
 }
 
 /// Gives samples to an exporter, those alone that are selected by name.
@@ -93,17 +103,16 @@ impl<'p> Feed<'p> {
         }
     }
 
-    /// Give one sample, its stack being that of `halves`.
+    /// Give one sample, its stack being that of its halves.
     pub fn give(
         &mut self,
         exporter: &mut dyn Exporter,
-        halves: Halves,
         sample: ExportSample<'_>,
         out: &mut dyn Write,
     ) -> Result<()> {
         let stack = &mut self.stack;
         stack.clear();
-        let Halves { kernel, user, end } = halves;
+        let Halves { kernel, user, end } = sample.halves;
         self.source
             .profile
             .each_located(kernel, user, end, &mut |frame| stack.push(frame));
@@ -138,9 +147,10 @@ pub fn export_rows(
             weight: profile.weight(row, unit),
             samples: row.samples,
             stack: &[],
+            halves,
             row: None,
         };
-        feed.give(exporter, halves, sample, out)?;
+        feed.give(exporter, sample, out)?;
     }
     exporter.finish(&source, out)
 }

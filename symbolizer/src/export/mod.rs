@@ -10,6 +10,7 @@ mod mappings;
 pub mod otlp;
 mod packed;
 pub mod page;
+pub mod parquet;
 pub mod perf_script;
 pub mod perfetto;
 pub mod pprof;

@@ -2,17 +2,17 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
-use rawstack_format::Reader;
 use rawstack_format::record::{Batch, Record, Recording, Vdso};
+use rawstack_format::{Chunk, Reader};
 
 use super::facts::{FactsTable, ThreadFacts};
 use super::filter::Filter;
 use super::pending::{JoinQueue, Joined};
 use super::rows::EventFacts;
-use super::summary::Summary;
+use super::summary::{MergedFacts, Summary};
 use super::tables::EpochTables;
 use super::tree::{NodeId, StackTree};
 use crate::error::{Error, Result};
@@ -57,6 +57,64 @@ pub fn read(
     filter: &Filter,
     each: &mut EachSample<'_>,
 ) -> Result<()> {
+    let mut parts = Parts::open(path)?;
+    while parts.read(shared, filter, each)? {}
+    Ok(())
+}
+
+/// An archive that is read part by part: a merged one has several, any other one.
+#[derive(Debug)]
+pub struct Parts {
+    path: PathBuf,
+    reader: Reader<Box<dyn Read>>,
+    /// First chunk of the next part.
+    first: Option<Chunk>,
+    is_read: bool,
+}
+
+impl Parts {
+    /// Open the archive at `path` (`-`: standard input).
+    pub fn open(path: &Path) -> Result<Self> {
+        let reader = Reader::new(input(path)?).map_err(|source| Error::Archive {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            reader,
+            first: None,
+            is_read: false,
+        })
+    }
+
+    /// Whether it is a merged archive.
+    pub fn are_merged(&self) -> bool {
+        self.reader.header().has_parts()
+    }
+
+    /// Read the next part into `shared`, as [`read`] does; `false` where there was none.
+    pub fn read(
+        &mut self,
+        shared: &mut Shared,
+        filter: &Filter,
+        each: &mut EachSample<'_>,
+    ) -> Result<bool> {
+        if self.is_read {
+            return Ok(false);
+        }
+        let failed = |source| Error::Archive {
+            path: self.path.clone(),
+            source,
+        };
+        let name = self.path.display().to_string();
+        let mut archive = Archive::begin(shared, filter, &name, &self.reader);
+        self.first = archive.read(&mut self.reader, self.first.take(), each, &failed)?;
+        self.is_read = self.first.is_none();
+        Ok(true)
+    }
+}
+
+fn input(path: &Path) -> Result<Box<dyn Read>> {
     let input: Box<dyn Read> = if path == Path::new("-") {
         watch::no_way_back();
         Box::new(io::stdin().lock())
@@ -71,26 +129,10 @@ pub fn read(
         }
         Box::new(file)
     };
-    let number = u32::try_from(shared.archives.len()).unwrap_or(u32::MAX);
-    shared
-        .archives
-        .push(Summary::new(path.display().to_string()));
-    shared.kernels.push(KernelSymbolTable::default());
-    shared.facts.next_archive();
-    let mut archive = Archive {
-        number,
-        shared,
-        filter,
-        tables: EpochTables::default(),
-        queue: JoinQueue::default(),
-        events: Vec::new(),
-        threads: Vec::new(),
-        placed: HashMap::default(),
-    };
-    archive.read(path, BufReader::with_capacity(1 << 17, input), each)
+    Ok(Box::new(BufReader::with_capacity(1 << 17, input)))
 }
 
-/// One archive while it is read.
+/// One archive, or one part of a merged one, while it is read.
 struct Archive<'s> {
     number: u32,
     shared: &'s mut Shared,
@@ -105,39 +147,72 @@ struct Archive<'s> {
     placed: HashMap<(u32, NodeId), (u32, NodeId)>,
 }
 
-impl Archive<'_> {
-    fn read(&mut self, path: &Path, input: impl Read, each: &mut EachSample<'_>) -> Result<()> {
-        let failed = |source| Error::Archive {
-            path: path.to_owned(),
-            source,
-        };
-        let mut reader = Reader::new(input).map_err(failed)?;
-        let format = (reader.header().major, reader.header().minor);
-        self.summary().format = format;
-        while let Some(chunk) = reader.next().map_err(failed)? {
-            let end = chunk.info.position.saturating_add(chunk.info.len_in_file());
-            let summary = self.summary();
-            summary.counters = chunk.info.counters;
-            summary.bytes = summary.bytes.max(end);
+impl<'s> Archive<'s> {
+    /// The next archive, with nothing read.
+    fn begin(
+        shared: &'s mut Shared,
+        filter: &'s Filter,
+        path: &str,
+        reader: &Reader<impl Read>,
+    ) -> Self {
+        let number = u32::try_from(shared.archives.len()).unwrap_or(u32::MAX);
+        let header = reader.header();
+        let mut summary = Summary::new(path.to_owned());
+        summary.format = (header.major, header.minor);
+        summary.merged = header.has_parts().then(MergedFacts::default);
+        shared.archives.push(summary);
+        shared.kernels.push(KernelSymbolTable::default());
+        shared.facts.next_archive();
+        Self {
+            number,
+            shared,
+            filter,
+            tables: EpochTables::default(),
+            queue: JoinQueue::default(),
+            events: Vec::new(),
+            threads: Vec::new(),
+            placed: HashMap::default(),
+        }
+    }
+
+    /// Read one part from its chunk `first` on, or all where there are no parts; gives the first chunk of the next part.
+    fn read(
+        &mut self,
+        reader: &mut Reader<impl Read>,
+        first: Option<Chunk>,
+        each: &mut EachSample<'_>,
+        failed: &dyn Fn(rawstack_format::Error) -> Error,
+    ) -> Result<Option<Chunk>> {
+        let mut part = None;
+        let mut next = first;
+        let behind = loop {
+            let chunk = match next.take() {
+                Some(chunk) => Some(chunk),
+                None => reader.next().map_err(failed)?,
+            };
+            let Some(chunk) = chunk else { break None };
+            if *part.get_or_insert(chunk.info.part) != chunk.info.part {
+                break Some(chunk);
+            }
+            self.summary().add_chunk(&chunk.info);
             if let Some(record) = chunk.record {
                 self.take(record);
                 self.give(false, each)?;
             }
-        }
+        };
         self.give(true, each)?;
         let (lost, orphans, overtaken) =
             (self.tables.lost, self.queue.orphans, self.queue.overtaken);
-        let tail = reader.damage().tail_bytes;
         let summary = self.summary();
         summary.lost_references = lost;
         summary.orphan_completions = orphans;
         summary.overtaken = overtaken;
-        summary.bytes = summary.bytes.saturating_add(tail);
-        summary.finish(reader.damage());
+        let own = reader.last_part().filter(|_| behind.is_some());
+        summary.finish(own.unwrap_or(reader.damage()), behind.is_none());
         if let Some(kernel) = self.shared.kernels.last_mut() {
             kernel.finish();
         }
-        Ok(())
+        Ok(behind)
     }
 
     fn summary(&mut self) -> &mut Summary {
@@ -173,6 +248,7 @@ impl Archive<'_> {
             Record::Batch(batch) => self.batch(batch),
             Record::Runs(runs) => self.summary().add_runs(runs),
             Record::End(end) => self.summary().end = Some(end),
+            Record::Part(part) => self.summary().part = Some(part),
             Record::JitMap(piece) => self.shared.jit.take(self.number, &piece),
             // Copied stacks are not used yet.
             _ => {}

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use foldhash::HashSet;
-use rawstack_format::record::{Drop, DropReason, End, KernelModule, Recording, Run, Sample, State};
-use rawstack_format::{Counters, Damage};
+use rawstack_format::record::{
+    Drop, DropReason, End, KernelModule, Part, Recording, Run, Sample, State,
+};
+use rawstack_format::{ChunkInfo, Counters, Damage};
 
 use super::tables::LostReferences;
+use crate::text::clean;
 
 /// Runs that are told of one archive.
 const MAX_RUNS: usize = 1 << 16;
@@ -23,11 +26,30 @@ pub struct DropTotal {
     pub to_ns: u64,
 }
 
-/// Facts and counts of one archive.
+/// What a part of a merged archive has besides what it had as an archive.
+#[derive(Clone, Debug, Default)]
+pub struct MergedFacts {
+    /// The merged archive.
+    pub path: String,
+    /// Number of the part, from 1.
+    pub number: u32,
+    /// Position behind the part in the merged archive, in bytes.
+    pub end: u64,
+    /// The first so many gaps are of the archive as it was when it was merged; their places are its own.
+    pub old_gaps: usize,
+    /// What was to be said of the archive that it was is lost.
+    pub is_anonymous: bool,
+    /// The merged archive, or one that it was made of, ended with this part before its last one.
+    pub is_cut: bool,
+}
+
+/// Facts and counts of one archive, or of one part of a merged archive.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Where it was read from.
+    /// Where it was read from; of a part of a merged archive, what it was called when it was merged.
     pub path: String,
+    /// Where it is now, when it is a part of a merged archive.
+    pub merged: Option<MergedFacts>,
     /// Version of the format.
     pub format: (u16, u16),
     /// The first recording row, where it was not lost.
@@ -62,6 +84,8 @@ pub struct Summary {
     pub orphan_completions: u64,
     /// Samples that went on without their completion because too many waited.
     pub overtaken: u64,
+    /// What the merged archive says of this part.
+    pub(super) part: Option<Part>,
     run_rows: BTreeMap<u32, Run>,
     first_ns: Option<u64>,
     pids: HashSet<u32>,
@@ -143,13 +167,50 @@ impl Summary {
         }
     }
 
-    pub(super) fn finish(&mut self, damage: &Damage) {
+    /// Account for a whole chunk.
+    pub(super) fn add_chunk(&mut self, info: &ChunkInfo) {
+        self.counters = info.counters;
+        match &mut self.merged {
+            Some(merged) => {
+                merged.number = u32::from(info.part) + 1;
+                merged.end = info.position.saturating_add(info.len_in_file());
+                self.bytes = self.bytes.saturating_add(info.len_in_file());
+            }
+            None => self.bytes = info.position.saturating_add(info.len_in_file()),
+        }
+    }
+
+    /// End with what the reader found damaged. `at_end`: nothing comes behind.
+    pub(super) fn finish(&mut self, damage: &Damage, at_end: bool) {
         self.damage = damage.clone();
+        self.bytes = self.bytes.saturating_add(damage.tail_bytes);
+        self.finish_part(at_end);
         self.runs = mem::take(&mut self.run_rows).into_values().collect();
         self.processes = self.pids.len() as u64;
         self.threads = self.tids.len() as u64;
         self.pids.clear();
         self.tids.clear();
+    }
+
+    /// Become what the part was when it was merged, with what was lost since.
+    fn finish_part(&mut self, at_end: bool) {
+        let Some(merged) = &mut self.merged else {
+            return;
+        };
+        merged.path = self.path.clone();
+        merged.end = merged.end.saturating_add(self.damage.tail_bytes);
+        let Some(part) = self.part.take() else {
+            self.path = format!("part {} of {}", merged.number, self.path);
+            merged.is_anonymous = true;
+            merged.is_cut = at_end;
+            return;
+        };
+        merged.is_cut = part.is_cut || (at_end && !part.is_last);
+        merged.old_gaps = part.damage.gaps.len();
+        self.path = clean(&part.name).into_owned();
+        (self.format, self.bytes) = (part.format, part.bytes);
+        let since = mem::replace(&mut self.damage, part.damage);
+        self.damage.add_copy(&since);
     }
 
     /// Everything that is not as a whole archive should be; empty when whole.
@@ -159,13 +220,20 @@ impl Summary {
         if damage.header_copy {
             problems.push("one copy of the header is damaged".to_owned());
         }
-        for gap in &damage.gaps {
-            let (bytes, cause) = (gap.end - gap.start, gap.cause.name());
+        for (place, gap) in damage.gaps.iter().enumerate() {
+            let (bytes, cause) = (gap.end.saturating_sub(gap.start), gap.cause.name());
+            let merged = self.merged.as_ref();
+            let of = merged.filter(|merged| place >= merged.old_gaps);
+            let of = of.map_or_else(String::new, |merged| format!(" of {}", merged.path));
             problems.push(format!(
-                "{bytes} bytes from byte {} on are damaged or missing ({cause})",
+                "{bytes} bytes from byte {} on{of} are damaged or missing ({cause})",
                 gap.start
             ));
         }
+        if damage.lost_parts > 0 {
+            problems.push(format!("{} whole parts are missing", damage.lost_parts));
+        }
+        problems.extend(self.merge_problems());
         if damage.gap_count > damage.gaps.len() as u64 {
             problems.push(format!(
                 "{} more damaged pieces",
@@ -198,6 +266,21 @@ impl Summary {
             ));
         }
         problems.extend(self.id_problems());
+        problems
+    }
+
+    /// What is missing of the account that a merged archive gives of a part.
+    fn merge_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let Some(merged) = &self.merged else {
+            return problems;
+        };
+        if merged.is_anonymous {
+            problems.push("what the archive was that this part comes from is lost".to_owned());
+        }
+        if merged.is_cut {
+            problems.push("the merged archive ended here, before its last part".to_owned());
+        }
         problems
     }
 

@@ -82,7 +82,7 @@ impl Symbolizer {
         let pool = rayon::ThreadPoolBuilder::new()
             .stack_size(demangle::STACK_SIZE)
             .build();
-        let pool = pool.map_err(|source| Error::Threads { source })?;
+        let pool = pool.map_err(|why| Error::Threads { why })?;
         Ok(Self {
             pool,
             options,

@@ -1,6 +1,8 @@
 //! One module's addresses → functions and places: debug information first, then symbol tables.
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -73,6 +75,8 @@ pub(super) struct ModuleAnswers {
     pub(super) damaged: bool,
     /// What was wrong with it.
     pub(super) damage: Option<Damage>,
+    /// Files of split units that answered.
+    pub(super) split: BTreeSet<PathBuf>,
     /// What the debug information refers to and is not there.
     pub(super) missing: MissingPieces,
 }
@@ -140,7 +144,8 @@ fn companions(files: &ModuleFiles) -> Companions<'_> {
     }
 }
 
-/// Offsets → addresses, by the recorded segments, else by those of a file that is not cut down to debug information.
+/// Offsets → addresses of the files, by the recorded segments, else by those of a file that is not cut down to debug
+/// information.
 fn translate(module: &Module, files: &ModuleFiles, offsets: &[FileOffset]) -> Vec<ModuleAnswer> {
     let own = files.code().map(|file| &file.segments);
     let segments = if module.segments.is_empty() {
@@ -155,7 +160,8 @@ fn translate(module: &Module, files: &ModuleFiles, offsets: &[FileOffset]) -> Ve
         Some(_) => UnresolvedReason::OutsideSegments,
     };
     let place = |&offset: &FileOffset| {
-        let svma = segments.and_then(|segments| to_svma(segments, offset, module.page_size));
+        let recorded = segments.and_then(|segments| to_svma(segments, offset, module.page_size));
+        let svma = recorded.map(|Svma(recorded)| Svma(recorded.wrapping_sub(files.moved)));
         let known = svma.is_some() && !files.files.is_empty();
         ModuleAnswer {
             svma,
@@ -214,6 +220,7 @@ impl ModuleAnswers {
             self.note(Damage::Entries);
         }
         self.files = found.files;
+        self.split = found.split;
         self.missing = MissingPieces {
             split: found.missing.into_iter().collect(),
             alternate: files.missing_alternate.clone(),

@@ -2,6 +2,11 @@
 //!
 //! The bytes were written by this program and their checksum holds; all the same nothing in them is trusted.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
 use foldhash::HashMap;
 use rawstack_format::id::FileOffset;
 
@@ -9,12 +14,15 @@ use super::dwarf::Place;
 use super::file_offset::Svma;
 use super::module::{ModuleAnswer, ModuleAnswers, NamedFunction};
 use super::reason::UnresolvedReason;
+use crate::cache::file_facts;
 use crate::text::StringId;
 
-/// Counts of answers, functions, names and files.
-const HEADER: usize = 16;
+/// Counts of answers, functions, names, files and files of split units.
+const HEADER: usize = 20;
 /// Offset, address, function, file, line, column, reason, bits: whether there is an address, whether it is uncertain.
 const ANSWER: usize = 40;
+/// Numbers in front of the path of a file.
+const FACTS: usize = 40;
 /// Name, caller, file, line, column of the call, whether the name is the source's.
 const FUNCTION: usize = 24;
 /// No function, file or name.
@@ -65,11 +73,13 @@ pub(super) fn encode(offsets: &[FileOffset], found: &ModuleAnswers) -> Vec<u8> {
     }
     let names = (0..found.names.len()).map(|id| found.names.get(StringId(word(id))));
     let files = found.files.iter().map(String::as_bytes);
+    let split: Vec<Vec<u8>> = found.split.iter().map(|path| split_file(path)).collect();
     let counts = [
         answers.len() / ANSWER,
         found.functions.len(),
         found.names.len(),
         found.files.len(),
+        split.len(),
     ];
     let mut out = Vec::with_capacity(HEADER + answers.len() + functions.len());
     push_words(&counts.map(word), &mut out);
@@ -77,7 +87,15 @@ pub(super) fn encode(offsets: &[FileOffset], found: &ModuleAnswers) -> Vec<u8> {
     out.append(&mut functions);
     push_texts(names, &mut out);
     push_texts(files, &mut out);
+    push_texts(split.iter().map(Vec::as_slice), &mut out);
     out
+}
+
+/// A file of split units as it is now: what tells that it was written anew or is gone, and its path.
+fn split_file(path: &Path) -> Vec<u8> {
+    let facts = path.metadata().map(|file| file_facts(&file));
+    let facts = facts.unwrap_or_default().map(u64::to_le_bytes);
+    [facts.as_flattened(), path.as_os_str().as_bytes()].concat()
 }
 
 fn word(number: usize) -> u32 {
@@ -107,6 +125,7 @@ pub(super) struct Stored<'b> {
     functions: &'b [[u8; FUNCTION]],
     names: Texts<'b>,
     files: Texts<'b>,
+    split: Texts<'b>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -162,12 +181,24 @@ impl<'b> Stored<'b> {
         let (functions, rest) = rows(rest, count(1)?)?;
         let (names, rest) = Texts::split(rest, count(2)?)?;
         let (files, rest) = Texts::split(rest, count(3)?)?;
+        let (split, rest) = Texts::split(rest, count(4)?)?;
         rest.is_empty().then_some(Self {
             answers,
             functions,
             names,
             files,
+            split,
         })
+    }
+
+    /// The files of split units that answered, if all of them are as they were.
+    fn split_files(&self) -> Option<BTreeSet<PathBuf>> {
+        let held = (0..word(self.split.ends.len())).map(|place| self.split.get(place));
+        let checked = held.map(|text| {
+            let path = PathBuf::from(OsStr::from_bytes(text?.get(FACTS..)?));
+            (text? == split_file(&path)).then_some(path)
+        });
+        checked.collect()
     }
 
     fn offset(row: &[u8; ANSWER]) -> FileOffset {
@@ -180,14 +211,18 @@ impl<'b> Stored<'b> {
         self.answers.iter().map(Self::offset).collect()
     }
 
-    /// The answers to those of `offsets` that are stored, with these offsets; and those that are not.
+    /// The answers to those of `offsets` that are stored, with these offsets; and those that are not. Nothing where a file of
+    /// split units has changed.
     pub(super) fn take(
         &self,
         offsets: &[FileOffset],
     ) -> Option<(Vec<FileOffset>, ModuleAnswers, Vec<FileOffset>)> {
         let mut taker = Taker {
             stored: self,
-            found: ModuleAnswers::default(),
+            found: ModuleAnswers {
+                split: self.split_files()?,
+                ..ModuleAnswers::default()
+            },
             functions: HashMap::default(),
             files: HashMap::default(),
         };
@@ -307,6 +342,7 @@ pub(super) fn join(
         ..place
     };
     first.1.files.extend_from_slice(&more.files);
+    first.1.split.extend(more.split.iter().cloned());
     for function in &more.functions {
         let name = match function.name {
             StringId::NONE => StringId::NONE,

@@ -21,6 +21,7 @@ use rawstack_symbolizer::profile::{Filter, StackTree, load};
 use rawstack_symbolizer::report::{GroupBy, NameFilter, render, symbols, table};
 use rawstack_symbolizer::resolve::{ResolveOptions, Symbolizer};
 use rawstack_symbolizer::symbolize::symbolize;
+use rawstack_symbolizer::text::Columns;
 
 fn symbolizer() -> &'static Symbolizer {
     static SYMBOLIZER: OnceLock<Symbolizer> = OnceLock::new();
@@ -85,7 +86,7 @@ fuzz_target!(|input: &[u8]| {
         let (mut json, mut csv, mut text, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         render::write_json(&table, &mut json).expect("memory does not fail");
         render::write_csv(&table, &mut csv).expect("memory does not fail");
-        render::write_text(&table, &mut text).expect("memory does not fail");
+        render::write_text(&table, Columns(None), &mut text).expect("memory does not fail");
         symbols::write_json(&named, &mut missing).expect("memory does not fail");
         serde_json::from_slice::<serde_json::Value>(&json).expect("a report is JSON");
         for line in missing.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {

@@ -24,6 +24,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -133,6 +134,8 @@ pub(super) struct Answers<'a> {
     pub(super) files: Vec<String>,
     /// Whether a unit could not be read.
     pub(super) damaged: bool,
+    /// Files of split units that answered.
+    pub(super) split: BTreeSet<PathBuf>,
     /// Object files of split units that were not found.
     pub(super) missing: BTreeSet<String>,
 }
@@ -252,6 +255,7 @@ impl<'a> Answers<'a> {
             file: place.file.map(|file| file.saturating_add(first_file)),
             ..place
         };
+        self.split.extend(found.split);
         self.missing.extend(found.missing);
         self.files.extend(found.files);
         self.functions

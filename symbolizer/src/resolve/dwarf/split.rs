@@ -3,6 +3,8 @@
 //! A skeleton keeps what the linker had to touch: ranges, addresses, lines. Functions and names are in the full unit, which
 //! is read, asked and dropped within one visit. One that is missing leaves the skeleton's answer, and is told.
 
+use std::path::PathBuf;
+
 use gimli::{Dwarf, DwarfPackage, Unit};
 
 use super::Slice;
@@ -45,8 +47,8 @@ impl<'a> Companions<'a> {
 pub(super) enum Split<T> {
     /// The unit is whole by itself.
     Whole,
-    /// What the full unit gave.
-    Full(T),
+    /// What the full unit gave, and the file that it is in, if not the package.
+    Full(T, Option<PathBuf>),
     /// The full unit is in none of the places; the name of its object file.
     Missing(String),
 }
@@ -70,7 +72,7 @@ impl<'a> Pieces<'a> {
             ask_full(dwarf, units, skeleton, &ask)
         });
         if let Some(found) = packed {
-            return Split::Full(found);
+            return Split::Full(found, None);
         }
         let comp_dir = skeleton.comp_dir.as_ref().map(|dir| dir.slice());
         let places = self.search.places(comp_dir.unwrap_or_default(), name);
@@ -83,9 +85,10 @@ impl<'a> Pieces<'a> {
             let mut dwarf = sections.borrow();
             // What the linker touched stands in the skeleton's file.
             dwarf.make_dwo(&units.dwarf);
-            ask_full(dwarf, units, skeleton, &ask)
+            let found = ask_full(dwarf, units, skeleton, &ask)?;
+            Some(Split::Full(found, Some(place.clone())))
         });
-        found.map_or_else(|| Split::Missing(clean_bytes(name)), Split::Full)
+        found.unwrap_or_else(|| Split::Missing(clean_bytes(name)))
     }
 }
 

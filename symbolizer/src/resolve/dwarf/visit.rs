@@ -1,6 +1,7 @@
 //! A visit to one unit: entries, lines and names of the wanted addresses in it, and then the unit is gone.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use gimli::Unit;
 
@@ -20,7 +21,9 @@ pub(super) struct UnitAnswers<'a> {
     pub(super) files: Vec<String>,
     /// Whether not all of it could be read.
     pub(super) damaged: bool,
-    /// Object file with the unit's entries, where it was not found.
+    /// File with the unit's entries, where they are in one of their own, ...
+    pub(super) split: Option<PathBuf>,
+    /// ... and its name where it was not found.
     pub(super) missing: Option<String>,
 }
 
@@ -45,10 +48,11 @@ pub(super) fn visit<'a>(
     let asked = pieces.ask(units, &unit, |units, unit| {
         read_functions(units, unit, wanted, budget).into_owned()
     });
-    let (functions, missing) = match asked {
-        Split::Full(functions) => (functions, None),
-        Split::Whole => (read_functions(units, &unit, wanted, budget), None),
-        Split::Missing(name) => (read_functions(units, &unit, wanted, budget), Some(name)),
+    let own = || read_functions(units, &unit, wanted, budget);
+    let (functions, split, missing) = match asked {
+        Split::Full(functions, file) => (functions, file, None),
+        Split::Whole => (own(), None, None),
+        Split::Missing(name) => (own(), None, Some(name)),
     };
     let rows = match &unit.line_program {
         Some(program) => find_rows(units, program.header(), wanted, budget),
@@ -70,6 +74,7 @@ pub(super) fn visit<'a>(
         functions: rows.collect(),
         files: files.paths,
         damaged: functions.damaged,
+        split,
         missing,
     })
 }
