@@ -34,6 +34,9 @@ fn help() {
         "diff",
         "calibrate",
         "merge",
+        "merge",
+        "diff",
+        "calibrate",
     ] {
         short(verb, &[verb, "--help"]);
     }
