@@ -34,9 +34,6 @@ fn help() {
         "diff",
         "calibrate",
         "merge",
-        "merge",
-        "diff",
-        "calibrate",
     ] {
         short(verb, &[verb, "--help"]);
     }
