@@ -6,6 +6,7 @@ import os
 import sys
 
 import blocking
+import comparing
 import living
 import pictures
 import recording
@@ -14,7 +15,7 @@ from measure import Failed, run
 from peers import FOLDER
 from table import Row, print_row, write
 
-ROWS = {**recording.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS}
+ROWS = {**recording.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS, **comparing.ROWS}
 
 
 def host_facts() -> dict[str, str]:

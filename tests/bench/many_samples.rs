@@ -15,8 +15,8 @@ use std::path::Path;
 
 use rawstack_format::id::{Addr, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex};
 use rawstack_format::record::{
-    Batch, End, Event, Frame, FrameKind, Module, Process, Record, Recording, Sample, StackNode,
-    State, Thread,
+    Batch, End, Event, Frame, FrameKind, Module, Process, Record, Recording, Run, Sample,
+    StackNode, State, Thread,
 };
 use rawstack_format::{Counters, Writer, WriterOptions};
 use rawstack_symbolizer::debug_file::elf::{ElfFile, PF_X};
@@ -27,6 +27,8 @@ const FUNCTIONS: usize = 20_000;
 const ROWS: usize = 4096;
 /// Processes and their threads.
 const PIDS: u32 = 8;
+/// Runs that samples are divided into.
+const RUNS: u64 = 5;
 /// Time between samples, which is also their weight.
 const STEP_NS: u64 = 1_000_000;
 const FUNC: u8 = 2;
@@ -201,6 +203,7 @@ impl Archive {
                 pid,
                 tid,
                 weight: STEP_NS,
+                run: u32::try_from(number * RUNS / samples).unwrap(),
                 state: State::Complete,
                 user,
                 kernel: StackIndex::NONE,
@@ -270,6 +273,16 @@ fn write_archive(path: &str, workload: &Workload, samples: u64) {
         .unwrap();
     archive.tables(workload);
     archive.samples(workload, samples);
+    let length_ns = samples * STEP_NS / RUNS;
+    let runs = (0..RUNS).map(|run| Run {
+        run: u32::try_from(run).unwrap(),
+        start_ns: run * length_ns,
+        end_ns: (run + 1) * length_ns,
+        work: 1.0,
+        exit: 0,
+    });
+    let runs = Record::Runs(runs.collect());
+    archive.writer.write(&runs, archive.counters).unwrap();
     let mut states = [0; 8];
     states[State::Complete as usize] = samples;
     let end = End {

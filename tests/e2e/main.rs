@@ -12,6 +12,7 @@
 mod accounting;
 mod churn;
 mod command_line;
+mod diff;
 mod disk;
 mod doctor;
 mod events;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use rawstack_format::record::{
     Drop, DropReason, FrameKind, KernelSymbol, KernelSymbols, Module, ModuleKind, Record, Run,
@@ -537,5 +538,57 @@ fn refused() {
             ran.err
         );
         assert!(ran.err.contains(said), "{args:?}: {}", ran.err);
+    }
+}
+
+/// Run a check of tests/page/compare.py on the archives of `folder`.
+fn browse(folder: &Path, check: &str) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/page/compare.py");
+    let done = Command::new(script)
+        .arg(env!("CARGO_BIN_EXE_rawstack"))
+        .arg(folder)
+        .arg(check)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{check}: {said}");
+}
+
+/// Check that every box of the page has the costs that JSON states, in each view, what is gone and new included; and that
+/// table, search, zoom and keys work, in a real browser.
+#[test]
+fn page_in_chromium() {
+    let base = Build::new(1).with("vanished", 50);
+    let new = Build::new(2).with("parse", 390).with("fresh", 40);
+    let folder = pair(base.archive(), new.archive());
+    browse(folder.path(), "numbers");
+    browse(folder.path(), "working");
+    let page = |name: &str| {
+        assert_eq!(
+            diff(folder.path(), &["--format", "html", "-o", name]).code,
+            1
+        );
+        fs::read_to_string(folder.path().join(name)).unwrap()
+    };
+    let text = page("a.html");
+    assert_eq!(text, page("b.html"));
+    assert!(text.contains("default-src 'none'"));
+}
+
+/// Check that names which are markup or script stay text in the page, in a comment, and in XML.
+#[test]
+fn hostile_names() {
+    let script = "</script><script>window.owned = 3</script>";
+    let build = |salt: u32, samples: u32| Build::new(salt).with(script, samples);
+    let folder = pair(build(1, 100).archive(), build(2, 200).archive());
+    browse(folder.path(), "hostile");
+    for format in ["markdown", "junit"] {
+        let ran = diff(folder.path(), &["--format", format]);
+        assert_eq!(ran.code, 1);
+        assert!(
+            ran.out.contains("window") && !ran.out.contains("<script"),
+            "{format}: {}",
+            ran.out
+        );
     }
 }

@@ -15,6 +15,8 @@ pub(crate) enum DiffFormat {
     Markdown,
     /// One JSON object
     Json,
+    /// One page that needs no network: a differential flame graph and the table
+    Html,
     /// Test results, as CI shows them
     Junit,
     /// Findings, as code hosts show them
@@ -107,6 +109,9 @@ pub(crate) struct CompareArgs {
     /// Format
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: DiffFormat,
+    /// Title of the page (html)
+    #[arg(long, value_name = "TEXT", default_value = "Comparison")]
+    pub(crate) title: String,
     /// Show all functions that were judged (text)
     #[arg(long)]
     pub(crate) all: bool,

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use rawstack_symbolizer::compare::config::{part, probability};
 use rawstack_symbolizer::compare::functions::Apart;
 use rawstack_symbolizer::compare::key::KeyOptions;
+use rawstack_symbolizer::compare::page;
 use rawstack_symbolizer::compare::{
     Basis, ComparedModules, Comparison, Functions, Input, NoiseFile, Settings, Verdict, compare,
     exposures, render,
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
 }
 
 fn diff(args: &CompareArgs) -> Result<ExitCode> {
-    let comparison = comparison(args)?;
+    let (comparison, functions) = comparison(args)?;
     let columns = output::columns(args.output.output.as_deref());
     let mut out = output::open(args.output.output.as_deref())?;
     let out = &mut *out;
@@ -44,6 +45,7 @@ fn diff(args: &CompareArgs) -> Result<ExitCode> {
         DiffFormat::Text => render::write_text(&comparison, args.all, columns, out)?,
         DiffFormat::Markdown => render::write_markdown(&comparison, out)?,
         DiffFormat::Json => render::write_json(&comparison, out)?,
+        DiffFormat::Html => page::write_page(&comparison, &functions, &args.title, out)?,
         DiffFormat::Junit => render::write_junit(&comparison, out)?,
         DiffFormat::Sarif => render::write_sarif(&comparison, out)?,
     }
@@ -61,7 +63,7 @@ fn code(verdict: Verdict, fail_on: FailOn) -> ExitCode {
 }
 
 fn explain(args: &ExplainArgs) -> Result<ExitCode> {
-    let comparison = comparison(&args.compare)?;
+    let (comparison, _) = comparison(&args.compare)?;
     let mut text = Vec::new();
     if !render::write_explanation(&comparison, &args.function, &mut text)? {
         bail!(
@@ -76,7 +78,7 @@ fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn comparison(args: &CompareArgs) -> Result<Comparison> {
+fn comparison(args: &CompareArgs) -> Result<(Comparison, Functions)> {
     let settings = settings(&args.judging, args.output.quiet)?;
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
@@ -106,7 +108,8 @@ fn comparison(args: &CompareArgs) -> Result<Comparison> {
         noise: noise.as_ref(),
         notes,
     };
-    Ok(compare(&mut functions, input, &settings))
+    let comparison = compare(&mut functions, input, &settings);
+    Ok((comparison, functions))
 }
 
 /// Functions of both sides, and what is to be told of their modules.

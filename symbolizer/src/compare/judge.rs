@@ -7,18 +7,17 @@ use super::functions::{FunctionKey, Functions};
 use super::key::CANON;
 use super::noise_file::NoiseFile;
 use super::renames::{Rename, renames};
+use super::scale::{Numbers, Scale, mean_rates};
 use super::settings::{Basis, Settings};
 use super::shift::{Yardstick, moved};
-use super::sides::{Columns, NAMES, Sides, differences, loss};
-use super::stats::noise::{Item, Moments};
-use super::stats::{Counts, Judged, Tested, size_factors};
+use super::sides::{Columns, Sides, loss};
+use super::stats::noise::Moments;
+use super::stats::{Counts, Judged, Tested};
 use crate::profile::Summary;
 use crate::text::clean;
 
 /// Nanoseconds of a day.
 const DAY_NS: u64 = 86_400_000_000_000;
-/// Part of the cost of one function from which on a normal run cannot be told by the others.
-const DOMINANT: f64 = 0.5;
 /// Name of the total's row.
 pub(super) const TOTAL: &str = "[total]";
 
@@ -150,132 +149,6 @@ fn summary(functions: &Functions, input: &Input<'_>, side: usize) -> SideSummary
         loss: loss(input.archives, &range),
         // The sum of nothing is -0.
         unnamed: if unnamed > 0.0 { unnamed / all } else { 0.0 },
-    }
-}
-
-/// Exposure of each column, and what it is, as [`compare`] takes them.
-pub fn exposures(
-    functions: &Functions,
-    input: &Input<'_>,
-    settings: &Settings,
-) -> (Vec<f64>, Basis) {
-    let scale = Scale::of(functions, input, settings);
-    (scale.exposures.concat(), scale.basis)
-}
-
-/// Exposures, and what they mean.
-struct Scale {
-    basis: Basis,
-    exposures: [Vec<f64>; 2],
-    factor: Option<f64>,
-}
-
-impl Scale {
-    fn of(functions: &Functions, input: &Input<'_>, settings: &Settings) -> Self {
-        let usual = if input.sides.has_work() {
-            Basis::Work
-        } else {
-            Basis::Ratio
-        };
-        let basis = settings.basis.unwrap_or(usual);
-        let parts = input.columns.len() as f64
-            / input.sides.runs.iter().map(Vec::len).sum::<usize>().max(1) as f64;
-        let exposures: Vec<f64> = match basis {
-            Basis::Work => input.columns.works.concat(),
-            Basis::Run => vec![parts.recip(); functions.width],
-            Basis::Ratio => {
-                let rows: Vec<&[f64]> = (0..functions.keys.len())
-                    .map(|function| functions.row(function, false))
-                    .collect();
-                size_factors(&rows, functions.width)
-                    .into_iter()
-                    .map(|factor| factor / parts)
-                    .collect()
-            }
-            Basis::Share => functions.all.clone(),
-        };
-        let positive = |exposure: &f64| {
-            if *exposure > 0.0 && exposure.is_finite() {
-                *exposure
-            } else {
-                1.0
-            }
-        };
-        let exposures: Vec<f64> = exposures.iter().map(positive).collect();
-        let (base, new) = exposures.split_at(functions.first_new.min(exposures.len()));
-        let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len().max(1) as f64;
-        let factor = (basis == Basis::Ratio).then(|| mean(new) / mean(base));
-        Self {
-            basis,
-            exposures: [base.to_vec(), new.to_vec()],
-            factor,
-        }
-    }
-}
-
-/// Weights as counts: each function in the mean weight of its samples.
-struct Numbers {
-    rows: Vec<Vec<f64>>,
-    units: Vec<f64>,
-    all: Vec<f64>,
-    all_unit: f64,
-}
-
-impl Numbers {
-    fn of(functions: &Functions, inclusive: bool) -> Self {
-        let squares = if inclusive {
-            &functions.total_squares
-        } else {
-            &functions.own_squares
-        };
-        let unit = |row: &[f64], squares: f64| {
-            let sum: f64 = row.iter().sum();
-            if sum > 0.0 && squares > 0.0 {
-                squares / sum
-            } else {
-                1.0
-            }
-        };
-        let row = |function: usize| functions.row(function, inclusive);
-        let units = (0..functions.keys.len())
-            .zip(squares)
-            .map(|(function, &squares)| unit(row(function), squares));
-        let units: Vec<f64> = units.collect();
-        let counts = |row: &[f64], unit: f64| row.iter().map(|weight| weight / unit).collect();
-        let all_unit = unit(&functions.all, functions.all_squares);
-        Self {
-            rows: units
-                .iter()
-                .enumerate()
-                .map(|(function, &unit)| counts(row(function), unit))
-                .collect(),
-            units,
-            all: counts(&functions.all, all_unit),
-            all_unit,
-        }
-    }
-
-    fn counts<'c>(
-        &'c self,
-        functions: &Functions,
-        scale: &'c Scale,
-        settings: &Settings,
-    ) -> Counts<'c> {
-        let item = |row: &'c [f64]| {
-            let (base, new) = row.split_at(functions.first_new.min(row.len()));
-            Item {
-                counts: [base, new],
-            }
-        };
-        let margins = functions.keys.iter().map(|key| settings.margin(&key.name));
-        Counts {
-            items: self.rows.iter().map(|row| item(row)).collect(),
-            units: self.units.clone(),
-            margins: margins.collect(),
-            total: item(&self.all),
-            total_unit: self.all_unit,
-            exposures: [&scale.exposures[0], &scale.exposures[1]],
-        }
     }
 }
 
@@ -497,96 +370,4 @@ impl Comparison {
                 .then_with(|| (&a.name, &a.module, a.kernel).cmp(&(&b.name, &b.module, b.kernel)))
         });
     }
-
-    /// Say what comes of it. What forbids to rely on the numbers goes before what they say.
-    fn conclude(&mut self, input: &Input<'_>, settings: &Settings) {
-        let doubts = self.doubts(input, settings);
-        self.reasons.extend(doubts);
-        let found = self.count(RowVerdict::Regression);
-        let total = self.total_judged && self.total.verdict == RowVerdict::Regression;
-        if !self.reasons.is_empty() {
-            self.verdict = Verdict::Inconclusive;
-        } else if total || found > 0 {
-            self.verdict = Verdict::Regression;
-            if total {
-                self.reasons.push("the total cost rose".to_owned());
-            }
-            if found > 0 {
-                self.reasons.push(match found {
-                    1 => "1 function got slower".to_owned(),
-                    found => format!("{found} functions got slower"),
-                });
-            }
-        } else if let Some(wanted) = settings.detect {
-            let reach = self.detectable.total.unwrap_or(self.detectable.tenth);
-            if reach > wanted {
-                self.verdict = Verdict::Inconclusive;
-                self.reasons.push(format!(
-                    "a rise below {:.1} % could not be found in these runs, and {:.1} % was asked for; record more runs",
-                    reach * 100.0,
-                    wanted * 100.0
-                ));
-            }
-        }
-    }
-
-    fn doubts(&self, input: &Input<'_>, settings: &Settings) -> Vec<String> {
-        let mut doubts = differences(input.archives, input.sides, input.event);
-        let single = input.sides.is_single();
-        if single && input.noise.is_none() {
-            doubts.push(
-                "there is one run a side, so what is found holds within this run only: record several (-r 5), or give \
-                 the noise of this machine (--noise)"
-                    .to_owned(),
-            );
-        }
-        for (side, name) in self.sides.iter().zip(NAMES) {
-            if side.samples == 0 {
-                doubts.push(format!("{name} has no samples of this event"));
-            }
-            if side.runs < settings.min_runs && !(single || input.noise.is_some()) {
-                let (runs, least) = (side.runs, settings.min_runs);
-                doubts.push(format!(
-                    "{name} has {runs} runs, and {least} are needed (--min-runs)"
-                ));
-            }
-            if side.loss > settings.max_loss {
-                let percent = side.loss * 100.0;
-                doubts.push(format!("{percent:.1} % of the samples of {name} were lost"));
-            }
-        }
-        let [base, new] = &self.sides;
-        if (base.unnamed - new.unnamed).abs() > settings.max_unnamed {
-            let (base, new) = (base.unnamed * 100.0, new.unnamed * 100.0);
-            doubts.push(format!("{base:.1} % of BASE has no names, and {new:.1} % of NEW: give both sides' debug files"));
-        }
-        if let Some(noise) = input.noise {
-            doubts.extend(noise.misfits(input));
-        }
-        if self.basis == Basis::Ratio
-            && let Some(row) = self
-                .rows
-                .iter()
-                .find(|row| row.cost[0] > DOMINANT * self.total.cost[0])
-        {
-            doubts.push(format!(
-                "{} has most of the cost, so without a declared work (--work) nothing tells its change from a longer run",
-                row.name
-            ));
-        }
-        doubts
-    }
-}
-
-/// Mean of the rates of a row, by side.
-fn mean_rates(row: &[f64], exposures: [&[f64]; 2]) -> [f64; 2] {
-    let (base, new) = row.split_at(exposures[0].len().min(row.len()));
-    let mean = |side: &[f64], exposures: &[f64]| {
-        let rates = side
-            .iter()
-            .zip(exposures)
-            .map(|(weight, exposure)| weight / exposure);
-        rates.sum::<f64>() / side.len().max(1) as f64
-    };
-    [mean(base, exposures[0]), mean(new, exposures[1])]
 }

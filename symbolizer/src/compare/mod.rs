@@ -3,14 +3,17 @@
 //! Knows profiles with names; knows no archive, no ELF and no DWARF. What it prints goes to an `io::Write`.
 
 pub mod comparison;
+mod conclude;
 pub mod config;
 pub mod functions;
 mod judge;
 pub mod key;
 pub mod modules;
 mod noise_file;
+pub mod page;
 mod renames;
 pub mod render;
+mod scale;
 pub mod settings;
 mod shift;
 pub mod sides;
@@ -18,8 +21,9 @@ pub mod stats;
 
 pub use comparison::{Comparison, RowVerdict, Verdict};
 pub use functions::Functions;
-pub use judge::{Input, compare, exposures};
+pub use judge::{Input, compare};
 pub use modules::ComparedModules;
 pub use noise_file::{NoiseError, NoiseFile};
+pub use scale::exposures;
 pub use settings::{Basis, Settings};
 pub use sides::Sides;

@@ -17,10 +17,11 @@ pub use text::write_text;
 
 use super::comparison::{Comparison, Verdict};
 use super::settings::Basis;
+pub(super) use numbers::p_and_q;
 use numbers::percent;
 
 /// The outcome in one line.
-fn headline(comparison: &Comparison) -> String {
+pub(super) fn headline(comparison: &Comparison) -> String {
     match comparison.verdict {
         Verdict::Pass => "pass: no function got slower by more than the margin".to_owned(),
         Verdict::Regression => format!("regression: {}", comparison.reasons.join(", ")),
@@ -36,7 +37,7 @@ fn headline(comparison: &Comparison) -> String {
 }
 
 /// Lines about how sure all this is.
-fn assurances(comparison: &Comparison) -> Vec<String> {
+pub(super) fn assurances(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     let [base, new] = &comparison.sides;
     let runs = if comparison.within_run {

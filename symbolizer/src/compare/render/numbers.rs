@@ -68,7 +68,7 @@ pub(super) fn bounds(row: &ComparedRow) -> String {
 }
 
 /// The probability, and the rate of false discoveries, in the direction of the change.
-pub(super) fn p_and_q(row: &ComparedRow) -> (f64, f64) {
+pub(in crate::compare) fn p_and_q(row: &ComparedRow) -> (f64, f64) {
     if row.change() >= 0.0 {
         (row.tested.p_up, row.q_up)
     } else {

@@ -43,6 +43,24 @@ pub fn write_text(
         ]
     };
     let table: Vec<[String; 6]> = rows.iter().map(cells).collect();
+    write_rows(&rows, &table, columns, out)?;
+    let left = comparison.count(RowVerdict::Same).saturating_sub(same);
+    if left > 0 {
+        writeln!(
+            out,
+            "# and {left} more that did not change; --all shows them"
+        )?;
+    }
+    Ok(())
+}
+
+/// The table, its columns as wide as they must be.
+fn write_rows(
+    rows: &[&ComparedRow],
+    table: &[[String; 6]],
+    columns: Columns,
+    out: &mut dyn Write,
+) -> Result<()> {
     let head = ["verdict", "change", "90 % bounds", "base", "new", "q"];
     let width = |column: usize| {
         let lengths = table
@@ -71,15 +89,8 @@ pub fn write_text(
         "{}",
         columns.fit(&line(&head.map(str::to_owned), "function"))
     )?;
-    for (row, cells) in rows.iter().zip(&table) {
+    for (row, cells) in rows.iter().zip(table) {
         writeln!(out, "{}", columns.fit(&line(cells, &what(row))))?;
-    }
-    let left = comparison.count(RowVerdict::Same).saturating_sub(same);
-    if left > 0 {
-        writeln!(
-            out,
-            "# and {left} more that did not change; --all shows them"
-        )?;
     }
     Ok(())
 }

@@ -11,13 +11,13 @@ use flate2::write::ZlibEncoder;
 const ROOM: usize = 1 << 16;
 
 /// Writes columns.
-pub(super) struct Packer<'w> {
+pub(crate) struct Packer<'w> {
     out: ZlibEncoder<EncoderWriter<'static, GeneralPurpose, &'w mut dyn Write>>,
     room: Vec<u8>,
 }
 
 impl<'w> Packer<'w> {
-    pub(super) fn new(out: &'w mut dyn Write) -> Self {
+    pub(crate) fn new(out: &'w mut dyn Write) -> Self {
         let text = EncoderWriter::new(out, &STANDARD);
         Self {
             out: ZlibEncoder::new(text, Compression::new(6)),
@@ -26,14 +26,14 @@ impl<'w> Packer<'w> {
     }
 
     /// Bytes with their length before them.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.number(bytes.len() as u64)?;
         self.flush()?;
         self.out.write_all(bytes)
     }
 
     /// A column; its length is known to the reader.
-    pub(super) fn column(&mut self, numbers: impl Iterator<Item = u64>) -> io::Result<()> {
+    pub(crate) fn column(&mut self, numbers: impl Iterator<Item = u64>) -> io::Result<()> {
         for number in numbers {
             self.number(number)?;
         }
@@ -59,7 +59,7 @@ impl<'w> Packer<'w> {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.out.finish()?.finish()?;
         Ok(())

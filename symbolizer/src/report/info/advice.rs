@@ -127,7 +127,7 @@ fn frame_pointers(profile: &Profile) -> Vec<String> {
     suspects.map(line).collect()
 }
 
-fn frames_of<'p>(profile: &'p Profile, kind: ModuleKind) -> impl Iterator<Item = &'p TreeFrame> {
+fn frames_of(profile: &Profile, kind: ModuleKind) -> impl Iterator<Item = &TreeFrame> {
     profile.tree.frames().iter().filter(move |frame| {
         let module = profile.tree.modules().get(frame.module.index());
         module.is_some_and(|(_, module)| module.kind == kind)
