@@ -152,7 +152,7 @@ fn labelled(folder: &Path, file: &str) -> BTreeMap<u64, String> {
     let text = String::from_utf8(output.stdout).unwrap();
     let label = |line: &str| {
         let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
-        Some((hex(address)?, name.to_owned()))
+        Some((u64::from_str_radix(address, 16).ok()?, name.to_owned()))
     };
     text.lines().filter_map(label).collect()
 }
