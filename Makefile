@@ -26,8 +26,8 @@ test-kernels: ## record on other kernels, from 5.10 to the newest, each booted i
 	@scripts/setup build dist vm
 	@tests/vm/run $(SERIES)
 
-test-long: ## every fuzz target for a minute (needs a nightly Rust)
-	@scripts/setup build
+test-long: ## Spark reads an export, and every fuzz target for a minute (needs a nightly Rust)
+	@scripts/setup build test
 	@scripts/test-long
 
 check: ## format, lints, documentation, licences, sizes, and a symbolizer built without clang

@@ -416,6 +416,10 @@ pub(crate) struct ExportArgs {
     /// Look for no names: modules with build IDs and offsets alone
     #[arg(long)]
     pub(crate) raw: bool,
+    /// Cut off branches below this share of the total, which count for their caller (formats that
+    /// add samples up)
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) min: Option<f64>,
     /// Parquet: only these tables, as symbols to resolve again
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) tables: Vec<ExportTable>,

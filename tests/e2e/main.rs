@@ -15,6 +15,7 @@ mod command_line;
 mod disk;
 mod doctor;
 mod events;
+mod exports;
 mod halves;
 mod hostile;
 mod hotplug;

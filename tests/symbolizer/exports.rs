@@ -6,5 +6,6 @@ mod otlp;
 mod parquet;
 mod perfetto;
 mod pprof;
+mod schemas;
 mod speedscope;
 mod text;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::str;
 
 use rawstack_symbolizer::debug_file::elf::ElfFile;
@@ -138,6 +139,74 @@ fn stubs_of_each_linker() {
             kinds.get(name).is_some_and(|&count| count >= 12),
             "{name}: {kinds:?}"
         );
+    }
+}
+
+/// Starts and names of the stubs of `.plt`, as llvm-objdump labels them, the head without a name among them.
+fn labelled(folder: &Path, file: &str) -> BTreeMap<u64, String> {
+    let output = Command::new("llvm-objdump-19")
+        .args(["-d", "-j", ".plt", file])
+        .current_dir(folder)
+        .output()
+        .expect("llvm-objdump-19; this test needs it: apt-get install llvm-19");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let label = |line: &str| {
+        let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
+        Some((hex(address)?, name.to_owned()))
+    };
+    text.lines().filter_map(label).collect()
+}
+
+/// Check the stubs of other machines that are recorded, or that run on recorded ones: 64-bit Arm, with protected branches
+/// too, and 32-bit x86.
+#[test]
+fn stubs_of_other_machines() {
+    let work = tempfile::tempdir().unwrap();
+    let source = "int first(int); int second(int); int third(int);\n\
+        int call(int n) { return first(n) + second(n + 1) + third(n + 2); }\n";
+    fs::write(work.path().join("calls.c"), source).unwrap();
+    for (target, options) in [
+        ("aarch64-linux-gnu", &["-Wl,-z,lazy"][..]),
+        ("aarch64-linux-gnu", &["-Wl,-z,now"]),
+        (
+            "aarch64-linux-gnu",
+            &["-mbranch-protection=standard", "-Wl,-z,force-bti"],
+        ),
+        ("i386-linux-gnu", &["-Wl,-z,lazy"]),
+        ("i386-linux-gnu", &["-Wl,-z,now"]),
+    ] {
+        let target = format!("--target={target}");
+        let common = [
+            "-O1",
+            "-fPIC",
+            "-ffreestanding",
+            "-nostdlib",
+            "-shared",
+            "-fuse-ld=lld",
+            "calls.c",
+        ];
+        let args = [
+            &[target.as_str()],
+            &common[..],
+            options,
+            &["-s", "-o", "calls.so"],
+        ]
+        .concat();
+        compile(work.path(), "clang", &args);
+        let expected = labelled(work.path(), "calls.so");
+        let addresses: Vec<u64> = expected.keys().copied().collect();
+        let (answers, _) = ask(work.path(), &["--file", "calls.so"], &addresses);
+        let found: Vec<&str> = answers
+            .iter()
+            .map(|answer| answer[0]["name"].as_str().unwrap_or(".plt"))
+            .collect();
+        let names: Vec<&str> = expected.values().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [".plt", "first@plt", "second@plt", "third@plt"],
+            "{target} {options:?}"
+        );
+        assert_eq!(found, names, "{target} {options:?}");
     }
 }
 

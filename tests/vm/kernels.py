@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 import time
@@ -118,21 +119,31 @@ class Archive:
 
     def vmlinuz(self, kernel: Kernel) -> Path:
         """The bootable image, fetched unless it is there."""
-        image = self.folder / "vmlinuz" / kernel.release
-        if image.exists():
-            return image
+        return self.out_of(kernel.package, "vmlinuz", self.folder / "vmlinuz" / kernel.release)
+
+    def vmlinux(self, kernel: Kernel) -> Path:
+        """The kernel's debug information in a folder of its own, some hundred megabytes fetched unless it is there."""
+        folder = self.folder / "debug" / kernel.release
+        folder.mkdir(parents=True, exist_ok=True)
+        return self.out_of(f"linux-image-{kernel.release}-dbg", "vmlinux-", folder / "vmlinux")
+
+    def out_of(self, name: str, start: str, to: Path) -> Path:
+        """The file of package `name` whose own name starts with `start`, put at `to`."""
+        if to.exists():
+            return to
         folder = self.folder / "packages"
         folder.mkdir(exist_ok=True)
-        self.apt("download", kernel.package, cwd=folder)
-        [package] = folder.glob(f"{kernel.package}_*.deb")
-        part = image.with_suffix(".part")
+        self.apt("download", name, cwd=folder)
+        [package] = folder.glob(f"{name}_*.deb")
+        part = to.with_suffix(".part")
         with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as data:
             with tarfile.open(fileobj=data.stdout, mode="r|") as members:
                 for member in members:
-                    if member.isfile() and os.path.basename(member.name).startswith("vmlinuz"):
-                        part.write_bytes(members.extractfile(member).read())
+                    if member.isfile() and os.path.basename(member.name).startswith(start):
+                        with part.open("wb") as out:
+                            shutil.copyfileobj(members.extractfile(member), out)
         package.unlink()
         if not part.exists():
-            raise Missing(f"package {kernel.package} holds no vmlinuz")
-        part.rename(image)
-        return image
+            raise Missing(f"package {name} holds no {start}*")
+        part.rename(to)
+        return to

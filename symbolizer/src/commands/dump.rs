@@ -46,6 +46,7 @@ fn perf_script(args: &DumpArgs, filter: &Filter) -> Result<()> {
         names: &NameFilter::default(),
         symbols: &args.symbols,
         raw: false,
+        min: 0.0,
         quiet: args.output.quiet,
     };
     let mut out = output::open(args.output.output.as_deref())?;

@@ -38,10 +38,18 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         names: &names,
         symbols: &args.symbols,
         raw: args.raw,
+        min: args.min.unwrap_or(0.0),
         quiet: args.output.quiet,
     };
     let target = args.output.output.as_deref();
-    let Some((mut exporter, kind)) = exporter(args.format) else {
+    let chosen = exporter(args.format);
+    let is_added_up = matches!(chosen, Some((_, kind)) if !kind.one_by_one);
+    if args.min.is_some() && !is_added_up {
+        bail!(
+            "failed to export: --min is of formats that add samples up: folded, pprof, speedscope, otlp"
+        );
+    }
+    let Some((mut exporter, kind)) = chosen else {
         let mut dataset = Dataset::new(dataset_options(args)?);
         samples.export(&mut dataset, false, &mut io::sink())?;
         return Ok(ExitCode::SUCCESS);
@@ -116,11 +124,16 @@ struct Kind {
     binary: bool,
     /// With the addresses that code had in its processes.
     addresses: bool,
+    /// Where samples are added up: what the format tells of threads.
+    apart: Apart,
 }
 
 /// What writes a format into one file; none for one that is a folder.
 fn exporter(format: ExportFormat) -> Option<(Box<dyn Exporter>, Kind)> {
-    let added_up = Kind::default();
+    let added_up = Kind {
+        apart: Apart::Facts,
+        ..Kind::default()
+    };
     let text = Kind {
         one_by_one: true,
         ..added_up
@@ -134,7 +147,13 @@ fn exporter(format: ExportFormat) -> Option<(Box<dyn Exporter>, Kind)> {
         ..binary
     };
     let (exporter, kind): (Box<dyn Exporter>, _) = match format {
-        ExportFormat::Folded => (Box::<Folded>::default(), added_up),
+        ExportFormat::Folded => {
+            let kind = Kind {
+                apart: Apart::Comms,
+                ..added_up
+            };
+            (Box::<Folded>::default(), kind)
+        }
         ExportFormat::Pprof => (Box::<Pprof>::default(), packed),
         ExportFormat::Speedscope => (Box::<Speedscope>::default(), added_up),
         ExportFormat::Otlp => (Box::<Otlp>::default(), binary),
@@ -174,6 +193,8 @@ pub(super) struct Samples<'a> {
     pub(super) symbols: &'a SymbolArgs,
     /// Look for no names.
     pub(super) raw: bool,
+    /// Cut off branches below this share of the total, in per cent, where samples are added up.
+    pub(super) min: f64,
     pub(super) quiet: bool,
 }
 
@@ -190,10 +211,10 @@ impl Samples<'_> {
         if kind.one_by_one {
             return self.export(exporter, kind.addresses, out);
         }
-        let mut profile = select::load(self.files, self.filter, Apart::Facts, self.quiet)?;
+        let mut profile = select::load(self.files, self.filter, kind.apart, self.quiet)?;
         select::keep_one_event(&mut profile, self.filter, self.quiet);
         let named = self.name(profile)?;
-        Ok(export_rows(&named, self.names, exporter, out)?)
+        Ok(export_rows(&named, self.names, self.min, exporter, out)?)
     }
 
     fn name(&self, profile: Profile) -> Result<SymbolizedProfile> {

@@ -92,11 +92,8 @@ impl Settings {
     pub fn read(&mut self, text: &str) -> Result<(), ConfigError> {
         let file: File = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| {
-                text.get(..span.start)
-                    .unwrap_or_default()
-                    .lines()
-                    .count()
-                    .max(1)
+                let before = text.get(..span.start).unwrap_or_default();
+                before.matches('\n').count() + 1
             });
             let message = error.message().lines().collect::<Vec<_>>().join(" ");
             ConfigError::Toml(

@@ -11,8 +11,12 @@ use crate::profile::pending::Joined;
 use crate::profile::tree::TreeFrame;
 use crate::text::clean;
 
+/// Version of the layout; stands in each line.
+const SCHEMA: &str = "rawstack.dump.v1";
+
 #[derive(Serialize)]
 struct JsonSample<'s> {
+    schema: &'static str,
     time_ns: u64,
     cpu: u32,
     pid: u32,
@@ -106,6 +110,7 @@ fn json_sample(shared: &Shared, sample: &Joined, event: u32) -> Result<Vec<u8>> 
     let thread = shared.facts.threads().get(sample.thread.0 as usize);
     let event = shared.events.get(event as usize);
     let row = JsonSample {
+        schema: SCHEMA,
         time_ns,
         cpu,
         pid,

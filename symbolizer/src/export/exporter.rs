@@ -1,9 +1,10 @@
 //! What all exports have in common: samples one after the other, each with its names, in; bytes out.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use rawstack_format::record::{Sample, State};
 
+use super::cut::{Branches, Cut};
 use crate::error::Result;
 use crate::profile::{NodeId, ThreadFacts, ThreadId};
 use crate::report::NameFilter;
@@ -124,15 +125,35 @@ impl<'p> Feed<'p> {
     }
 }
 
-/// Give all rows of `profile` to an exporter, from start to finish.
+/// Give all rows of `profile` to an exporter, from start to finish. Branches below `least_percent` of the total are cut
+/// off; their weight stays.
 pub fn export_rows(
     profile: &SymbolizedProfile,
+    names: &NameFilter,
+    least_percent: f64,
+    exporter: &mut dyn Exporter,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let source = Source {
+        profile,
+        unit: profile.unit(),
+    };
+    if least_percent <= 0.0 {
+        return give_rows(source, names, exporter, out);
+    }
+    let mut branches = Branches::default();
+    give_rows(source, names, &mut branches, &mut io::sink())?;
+    let mut cut = Cut::new(branches, least_percent, exporter);
+    give_rows(source, names, &mut cut, out)
+}
+
+fn give_rows(
+    source: Source<'_>,
     names: &NameFilter,
     exporter: &mut dyn Exporter,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let unit = profile.unit();
-    let source = Source { profile, unit };
+    let profile = source.profile;
     exporter.start(&source, out)?;
     let mut feed = Feed::new(source, names);
     for row in &profile.rows {
@@ -144,7 +165,7 @@ pub fn export_rows(
         let sample = ExportSample {
             thread: row.thread,
             event: row.event,
-            weight: profile.weight(row, unit),
+            weight: profile.weight(row, source.unit),
             samples: row.samples,
             stack: &[],
             halves,

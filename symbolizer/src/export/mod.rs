@@ -1,5 +1,6 @@
 //! Finished results → formats of other tools. Knows no ELF and no DWARF.
 
+mod cut;
 pub mod dump;
 pub mod exporter;
 pub mod firefox;

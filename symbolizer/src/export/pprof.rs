@@ -4,7 +4,6 @@
 //! place whatever the processes' layouts were. A part starts at a page boundary as the loader maps it, so pprof finds
 //! the way back to the file and can resolve a raw export by itself.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
 use foldhash::HashMap;
@@ -135,29 +134,38 @@ impl Pprof {
         Some(id)
     }
 
-    fn labels(&mut self, source: &Source<'_>, sample: &ExportSample<'_>) -> Vec<(u64, u64)> {
+    /// Labels of a sample, by key: what pprof is to select as a number has to be one.
+    fn labels(&mut self, source: &Source<'_>, sample: &ExportSample<'_>) -> Vec<(u64, Label)> {
         let Some(thread) = source.thread(sample) else {
             return Vec::new();
         };
-        let (pid, tid) = (thread.pid.to_string(), thread.tid.to_string());
         let archives = &source.profile.archives;
         let archive = match archives.get(thread.archive as usize) {
             Some(archive) if archives.len() > 1 => archive.path.as_str(),
             _ => "",
         };
-        let labels = BTreeMap::from([
+        let texts = [
             ("archive", archive),
             ("cgroup", thread.cgroup.as_str()),
             ("comm", thread.comm.as_str()),
-            ("pid", pid.as_str()),
             ("process", thread.process_comm.as_str()),
-            ("tid", tid.as_str()),
-        ]);
-        let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
+        ];
+        let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        let mut labels: Vec<_> = texts
+            .map(|(key, text)| (self.string(key), Label::Text(self.string(text))))
+            .collect();
+        for (key, number) in [("pid", thread.pid), ("tid", thread.tid)] {
+            labels.push((self.string(key), Label::Number(number.into())));
+        }
         labels
-            .map(|(key, value)| (self.string(key), self.string(value)))
-            .collect()
     }
+}
+
+/// Value of a label.
+enum Label {
+    /// Number of a string.
+    Text(u64),
+    Number(u64),
 }
 
 /// What pprof calls a weight of this event in this unit.
@@ -214,7 +222,11 @@ impl Exporter for Pprof {
             message.numbers(2, [sample.samples].into_iter().chain(weight));
             for (key, value) in labels {
                 message.message(3, |label| {
-                    label.number(1, key).number(2, value);
+                    label.number(1, key);
+                    match value {
+                        Label::Text(text) => label.number(2, text),
+                        Label::Number(number) => label.always(3, number),
+                    };
                 });
             }
         });

@@ -33,6 +33,16 @@ impl PrefixTree {
         nodes.map(|&(parent, item)| ((parent != NONE).then_some(parent), item))
     }
 
+    /// The nodes of a stack, leaf first.
+    pub(super) fn path(&self, leaf: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut next = leaf;
+        std::iter::from_fn(move || {
+            let node = next;
+            next = self.nodes.get(node as usize)?.0;
+            Some(node)
+        })
+    }
+
     /// The items of a stack, leaf first.
     pub(super) fn stack(&self, leaf: u32) -> impl Iterator<Item = u32> + '_ {
         let mut next = leaf;
@@ -57,6 +67,7 @@ mod tests {
         assert_ne!(tree.add([1, 2].into_iter()), Some(leaf));
         assert_eq!(tree.add([].into_iter()), None);
         assert_eq!(tree.stack(leaf).collect::<Vec<_>>(), [2, 2, 1]);
+        assert_eq!(tree.path(leaf).collect::<Vec<_>>(), [2, 1, 0]);
         assert_eq!(
             tree.nodes().collect::<Vec<_>>(),
             [(None, 1), (Some(0), 2), (Some(1), 2)]

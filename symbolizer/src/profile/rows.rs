@@ -1,6 +1,11 @@
 //! The profile: distinct stacks with the time they took, by thread, event and CPU.
 
+use std::fmt;
+use std::hash::BuildHasher;
+
 use foldhash::HashMap;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 use rawstack_format::record::{State, Vdso};
 
 use super::facts::{FactsTable, ThreadFacts, ThreadId};
@@ -65,15 +70,20 @@ pub struct Profile {
 }
 
 /// What samples of one row have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    kernel: NodeId,
-    user: NodeId,
-    thread: ThreadId,
-    event: u32,
-    cpu: u32,
-    state: State,
-    kernel_cut: bool,
+type Key = (NodeId, NodeId, ThreadId, u32, u32, State, bool);
+
+impl Row {
+    fn key(&self) -> Key {
+        (
+            self.kernel,
+            self.user,
+            self.thread,
+            self.event,
+            self.cpu,
+            self.state,
+            self.kernel_cut,
+        )
+    }
 }
 
 /// What rows tell apart besides stacks, events and outcomes: the less, the fewer rows.
@@ -117,14 +127,22 @@ impl Apart {
     }
 }
 
-/// Adds samples up.
-#[derive(Debug, Default)]
+/// Adds samples up. Each row is held once, and 5 bytes to find it by: there may be millions.
+#[derive(Default)]
 pub struct Adder {
-    rows: HashMap<Key, (u64, u64)>,
+    rows: Vec<Row>,
+    index: HashTable<u32>,
+    hasher: FixedState,
     apart: Apart,
     /// For each thread the first one with the same part of its facts.
     stands_for: Vec<ThreadId>,
     first: HashMap<(u32, u32, u32, String), ThreadId>,
+}
+
+impl fmt::Debug for Adder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Adder({} rows)", self.rows.len())
+    }
 }
 
 impl Adder {
@@ -144,7 +162,7 @@ impl Adder {
         let by_cpu = self.apart == Apart::Cpus;
         let Joined { row, user, .. } = *sample;
         let (kernel, kernel_cut) = sample.kernel_half(no_kernel);
-        let key = Key {
+        let new = Row {
             kernel,
             user,
             thread: self.representative(shared, sample.thread),
@@ -152,10 +170,34 @@ impl Adder {
             cpu: if by_cpu { row.cpu } else { 0 },
             state: row.state,
             kernel_cut,
+            weight: row.weight,
+            samples: 1,
         };
-        let total = self.rows.entry(key).or_default();
-        total.0 = total.0.saturating_add(row.weight);
-        total.1 += 1;
+        self.add_row(new);
+    }
+
+    fn add_row(&mut self, new: Row) {
+        let Self {
+            rows,
+            index,
+            hasher,
+            ..
+        } = self;
+        let key_of = |&row: &u32| rows.get(row as usize).map(Row::key);
+        let key = Some(new.key());
+        let hash = hasher.hash_one(key);
+        if let Some(&known) = index.find(hash, |row| key_of(row) == key) {
+            if let Some(row) = rows.get_mut(known as usize) {
+                row.weight = row.weight.saturating_add(new.weight);
+                row.samples += 1;
+            }
+            return;
+        }
+        // A row beyond 4 billion is not found again: it is there more than once, and no sum is wrong.
+        if let Ok(next) = u32::try_from(rows.len()) {
+            index.insert_unique(hash, next, |row| hasher.hash_one(key_of(row)));
+        }
+        rows.push(new);
     }
 
     fn representative(&mut self, shared: &Shared, thread: ThreadId) -> ThreadId {
@@ -176,29 +218,10 @@ impl Adder {
 
     /// The profile of what was read and added.
     pub fn finish(self, shared: Shared) -> Profile {
-        let rows = self.rows.into_iter().map(|(key, (weight, samples))| {
-            let Key {
-                kernel,
-                user,
-                thread,
-                event,
-                cpu,
-                state,
-                kernel_cut,
-            } = key;
-            Row {
-                kernel,
-                user,
-                thread,
-                event,
-                cpu,
-                state,
-                kernel_cut,
-                weight,
-                samples,
-            }
-        });
-        let mut rows: Vec<Row> = rows.collect();
+        let Self {
+            mut rows, index, ..
+        } = self;
+        drop(index);
         rows.sort_unstable();
         let Shared {
             archives,

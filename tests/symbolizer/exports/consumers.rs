@@ -94,7 +94,7 @@ pub(super) fn consumers() -> PathBuf {
     folder.canonicalize().unwrap()
 }
 
-/// Run one of our readers, which is written with a library of others; it prints totals.
+/// Run one of our readers, which is written with a library of others; it prints totals. It knows the golden archive.
 pub(super) fn read_with(script: &str, file: &Path) -> Totals {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/symbolizer/exports");
     let python = consumers().join("python/bin/python3");
@@ -102,7 +102,8 @@ pub(super) fn read_with(script: &str, file: &Path) -> Totals {
         Command::new(python)
             .arg("-B")
             .arg(scripts.join(script))
-            .arg(file),
+            .arg(file)
+            .arg("golden"),
     );
     serde_json::from_str(&text).unwrap()
 }

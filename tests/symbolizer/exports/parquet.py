@@ -74,5 +74,6 @@ for sample in rows["samples"]:
     assert sample["date"] in (day, str(day)) and sample["service"] == (recording["service"] or "unknown"), sample
 units = {(row["recording_id"], row["event"]): row["unit"] for row in rows["events"]}
 assert all((sample["recording_id"], sample["event"]) in units for sample in rows["samples"])
-assert {row["build_id"] for row in rows["modules"]} >= {"00112233445566778899aabbccddeeff00112233"}
+golden = "golden" in sys.argv[2:]
+assert not golden or {row["build_id"] for row in rows["modules"]} >= {"00112233445566778899aabbccddeeff00112233"}
 totals.print()

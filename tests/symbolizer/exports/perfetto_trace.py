@@ -45,8 +45,10 @@ for packet in trace.packet:
             assert mapping.exact_offset <= frame.rel_pc - mapping.load_bias < mapping.exact_offset + size
     totals.add(stack, sample.primary_weight)
     samples += 1
-assert samples * 1_000_000 == totals.total
-assert clocks == {3: 1_000_000_000, 1: 1_764_000_000_000_000_000}, clocks
-assert "00112233445566778899aabbccddeeff00112233" in builds, builds
-assert processes[100] == "server" and threads[101] == (100, "worker")
+assert samples and clocks[3] and clocks[1]
+if "golden" in sys.argv[2:]:
+    assert samples * 1_000_000 == totals.total
+    assert clocks == {3: 1_000_000_000, 1: 1_764_000_000_000_000_000}, clocks
+    assert "00112233445566778899aabbccddeeff00112233" in builds, builds
+    assert processes[100] == "server" and threads[101] == (100, "worker")
 totals.print()

@@ -60,8 +60,10 @@ fn top_is_the_report() {
     let work = tempfile::tempdir().unwrap();
     let file = export(work.path(), "pprof", "golden.pb.gz", &[]);
     assert_eq!(top(work.path(), &[], &[&file]), report(&[]));
-    let threads = top(work.path(), &["-tagfocus=comm=worker"], &[&file]);
-    assert_eq!(threads, report(&["--tid", "101"]));
+    for label in ["comm=worker", "tid=101", "tid=101:101"] {
+        let threads = top(work.path(), &[&format!("-tagfocus={label}")], &[&file]);
+        assert_eq!(threads, report(&["--tid", "101"]), "{label}");
+    }
 }
 
 /// Check that a selection is exported as it is reported.
@@ -92,7 +94,7 @@ fn difference() {
     assert_eq!(top(work.path(), &[&base], &[&two]), report(&[]));
 }
 
-/// Check that pprof shows build IDs, labels and both values of each sample.
+/// Check that pprof shows build IDs, also of what has no names, labels and both values of each sample.
 #[test]
 fn raw_listing() {
     let work = tempfile::tempdir().unwrap();
@@ -101,13 +103,18 @@ fn raw_listing() {
     for expected in [
         "samples/count cpu/nanoseconds[dflt]",
         "/opt/app/golden 00112233445566778899aabbccddeeff00112233 [FN][FL][LN][IN]",
-        "cgroup:[/system/web.service] comm:[worker] pid:[100] process:[server] tid:[101]",
+        "cgroup:[/system/web.service] comm:[worker] process:[server]\n",
+        "pid:[100] tid:[101]\n",
         "innermost /src/golden.c:6",
         "PeriodType: cpu nanoseconds",
         "Period: 1000000",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    let file = export(work.path(), "pprof", "raw.pb.gz", &["--raw"]);
+    let text = pprof(work.path(), &["-raw"], &[&file]);
+    let mapping = "/opt/app/golden 00112233445566778899aabbccddeeff00112233 \n";
+    assert!(text.contains(mapping), "{text}");
 }
 
 /// Check that pprof itself finds the names of a raw export in the programs, by build ID and address: as it finds them

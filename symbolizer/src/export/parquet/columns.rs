@@ -27,6 +27,8 @@ pub(super) const SCHEMA: &str = "rawstack.dataset.v1";
 const BATCH: usize = 8192;
 /// The only level of zstd that each build of this program has, so that each writes the same bytes.
 const LEVEL: i32 = 1;
+/// Bytes of a dictionary at most: enough for the IDs of half a million stacks, which would else stand in each row.
+const DICTIONARY: usize = 8 << 20;
 /// Bytes of an ID.
 const ID_BYTES: i32 = 16;
 
@@ -96,6 +98,7 @@ impl<R> TableWriter<R> {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
             .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_dictionary_page_size_limit(DICTIONARY)
             .set_key_value_metadata(Some(notes.to_vec()));
         for column in &columns {
             let path = ColumnPath::from(column.name);

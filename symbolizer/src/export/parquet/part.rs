@@ -21,7 +21,7 @@ use crate::profile::{Summary, ThreadFacts, ThreadId};
 use crate::staged::Staged;
 
 /// Samples of one row group.
-const SAMPLES: usize = 1 << 19;
+const SAMPLES: usize = 1 << 20;
 /// Rows of other tables' row groups.
 const ROWS: usize = 1 << 16;
 /// What stands for a service that is not known. Hive has a word for null, but pyarrow reads no table with that alone.

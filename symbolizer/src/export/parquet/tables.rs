@@ -1,7 +1,7 @@
 //! The tables, column by column. docs/exports.md has them for users.
 
 use parquet::data_type::ByteArray;
-use rawstack_format::record::{Event, Run};
+use rawstack_format::record::{Event, Recording, Run};
 
 use super::columns::{Column, Values, column, nullable};
 use super::context::{
@@ -23,14 +23,16 @@ pub(super) struct RecordingRow<'p> {
 }
 
 impl RecordingRow<'_> {
+    fn recording(&self) -> Option<&Recording> {
+        self.archive.recording.as_ref()
+    }
+
     fn host(&self, name: &str) -> Option<ByteArray> {
-        let recording = self.archive.recording.as_ref()?;
-        find(&recording.host, name)
+        find(&self.recording()?.host, name)
     }
 
     fn label(&self, name: &str) -> Option<ByteArray> {
-        let recording = self.archive.recording.as_ref()?;
-        find(&recording.labels, name)
+        find(&self.recording()?.labels, name)
     }
 }
 
@@ -86,24 +88,15 @@ pub(super) fn recordings<'p>() -> Vec<Column<RecordingRow<'p>>> {
         ),
         nullable(
             "recorder",
-            Text(|_, row| {
-                let recording = row.archive.recording.as_ref();
-                recording.map(|recording| text(&recording.writer))
-            }),
+            Text(|_, row| row.recording().map(|recording| text(&recording.writer))),
         ),
         column(
             "labels",
-            Map(|_, row| {
-                let recording = row.archive.recording.as_ref();
-                map(recording.map(|recording| &recording.labels[..]))
-            }),
+            Map(|_, row| map(row.recording().map(|recording| &recording.labels[..]))),
         ),
         column(
             "options",
-            Map(|_, row| {
-                let recording = row.archive.recording.as_ref();
-                map(recording.map(|recording| &recording.options[..]))
-            }),
+            Map(|_, row| map(row.recording().map(|recording| &recording.options[..]))),
         ),
     ]
 }

@@ -13,9 +13,13 @@ use crate::jit::JitFile;
 use crate::profile::{Profile, Summary};
 use crate::text::clean;
 
+/// Version of the layout.
+const SCHEMA: &str = "rawstack.info.v1";
+
 /// One archive, or one part of a merged one, or a merged one as the sum of its parts.
 #[derive(Clone, Debug, Serialize)]
 pub struct JsonInfo {
+    schema: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     format_version: String,
@@ -73,6 +77,7 @@ impl JsonInfo {
             to_ns: total.to_ns,
         });
         Self {
+            schema: SCHEMA,
             path: None,
             format_version: format!("{}.{}", summary.format.0, summary.format.1),
             mode: mode(summary),
