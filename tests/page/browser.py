@@ -132,6 +132,20 @@ def numbers(archive: Archive) -> None:
         whole = archive.report()
         assert page.total() == whole["total"] > 0
         assert page_rows(page) == rows_of(whole)
+        lines: dict[tuple, list] = {}
+        for row in archive.report("--by", "line")["rows"]:
+            lines.setdefault((row["name"], row["module"]), []).append((row["file"], row["line"] or 0))
+        places = {(row["name"], row["module"]): row["place"] for row in page.run("return rawstack.places()")}
+        spans = 0
+        for function, rows in lines.items():
+            files, known = {file for file, _ in rows}, [line for _, line in rows if line]
+            if len(files) > 1 or None in files or not known:
+                continue
+            file, first, last = re.fullmatch(r"(.*?):(\d+)(?:–(\d+))?", places[function]).groups()
+            assert file in files and int(first) <= min(known), function
+            assert max(known) <= int(last or first), function
+            spans += last is not None
+        assert spans > 0
 
         heat = page.element("heat")
         width = heat.size["width"]

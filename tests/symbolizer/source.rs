@@ -108,10 +108,9 @@ fn same_numbers() {
 fn found_source() {
     let work = tempfile::tempdir().unwrap();
     let report = json(".", &[]);
-    let functions = report["functions"].as_array().unwrap().iter();
+    let mut functions = report["functions"].as_array().unwrap().iter();
     let function = functions
-        .filter(|function| !function["file"].is_null())
-        .next()
+        .find(|function| !function["file"].is_null())
         .unwrap();
     let file = function["file"].as_str().unwrap();
     let line = function["lines"][0]["line"].as_u64().unwrap();

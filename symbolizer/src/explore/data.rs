@@ -46,6 +46,8 @@ pub struct Explored<'p> {
     pub frames: Vec<ShownFrame<'p>>,
     /// Source file of each frame's function, where all frames of the function agree.
     pub files: Vec<Option<&'p str>>,
+    /// First and last line of each frame's function that are on a stack; 0 where there is no file, or no line.
+    pub lines: Vec<(u32, u32)>,
     /// Depth and frame of each node, in preorder, children by frame; the first is the root, of [`NO_FRAME`].
     pub nodes: Vec<(u32, u32)>,
     /// Threads with samples.
@@ -64,6 +66,7 @@ impl<'p> Explored<'p> {
             profile,
             frames: Vec::new(),
             files: Vec::new(),
+            lines: Vec::new(),
             nodes: Vec::new(),
             threads: Vec::new(),
             cells: Vec::new(),
@@ -106,21 +109,41 @@ impl<'p> Explored<'p> {
             *slot = number;
             self.frames.push(*frame);
         }
-        let mut files: HashMap<(&str, &str), Option<&'p str>> = HashMap::default();
-        for (frame, shown) in profile.frames().iter().zip(&shown) {
-            let file = frame.place.file.get().map(|file| profile.text(file));
-            let held = files.entry((shown.name, shown.module)).or_insert(file);
-            if *held != file {
-                *held = None;
-            }
-        }
-        let file =
-            |frame: &ShownFrame<'p>| files.get(&(frame.name, frame.module)).copied().flatten();
-        self.files = self.frames.iter().map(file).collect();
+        self.number_places(&shown);
         shown
             .iter()
             .map(|frame| distinct.get(frame).copied().unwrap_or_default())
             .collect()
+    }
+
+    /// Files and lines of the functions.
+    fn number_places(&mut self, shown: &[ShownFrame<'p>]) {
+        let profile = self.profile;
+        let mut places: HashMap<(&str, &str), (Option<&'p str>, u32, u32)> = HashMap::default();
+        for (frame, shown) in profile.frames().iter().zip(shown) {
+            let file = frame.place.file.get().map(|file| profile.text(file));
+            let line = frame.place.line;
+            let key = (shown.name, shown.module);
+            let (held, first, last) = places.entry(key).or_insert((file, line, line));
+            if *held != file {
+                *held = None;
+            }
+            if line > 0 {
+                *first = if *first == 0 { line } else { line.min(*first) };
+                *last = line.max(*last);
+            }
+        }
+        for frame in &self.frames {
+            let place = places.get(&(frame.name, frame.module)).copied();
+            let (file, first, last) = place.unwrap_or_default();
+            self.files.push(file);
+            let lines = if file.is_some() {
+                (first, last)
+            } else {
+                (0, 0)
+            };
+            self.lines.push(lines);
+        }
     }
 
     /// Grow the tree; gives the node of each selected stack.

@@ -347,6 +347,7 @@ mod tests {
             profile,
             frames: vec![frame("f"), frame("g"), frame("main")],
             files: vec![None; 3],
+            lines: vec![(0, 0); 3],
             nodes: vec![
                 (0, NO_FRAME),
                 (1, 2),

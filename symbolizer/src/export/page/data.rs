@@ -13,7 +13,7 @@ use crate::symbolized::SymbolizedProfile;
 use crate::text::clean;
 
 /// Version of the layout that `data.js` reads.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// The head of the data, as JSON; columns follow.
 #[derive(Serialize)]
 struct Head<'p> {
@@ -71,6 +71,12 @@ pub(super) fn write(data: &Explored<'_>, title: &str, out: &mut dyn Write) -> Re
         data.files
             .iter()
             .map(|file| file.map_or(0, |file| number(file) + 1)),
+    )?;
+    packer.column(data.lines.iter().map(|(first, _)| u64::from(*first)))?;
+    packer.column(
+        data.lines
+            .iter()
+            .map(|(first, last)| u64::from(last.saturating_sub(*first))),
     )?;
     packer.column(data.frames.iter().map(|frame| u64::from(frame.flags)))?;
     packer.column(data.nodes.iter().map(|node| u64::from(node.0)))?;

@@ -162,9 +162,9 @@ class App {
     const parent = view.parentOf(box);
     const lines = [graph.name(box)];
     if (frame >= 0) {
-      const file = profile.file[frame];
+      const place = placeOf(profile, frame);
       const module = profile.strings[profile.module[frame]];
-      lines.push(file ? `${module} · ${profile.strings[file - 1]}` : module);
+      lines.push(place ? `${module} · ${place}` : module);
     }
     const ofParent = parent >= 0 ? `, ${share(view.total[box], view.total[parent])} of the box it stands on` : "";
     lines.push(`${amount(view.total[box], unit)}, ${share(view.total[box], this.whole)} of what is selected${ofParent}`);

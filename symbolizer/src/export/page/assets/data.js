@@ -54,7 +54,7 @@ class Columns {
 async function readProfile(element) {
   const columns = new Columns(await inflate(decodeBase64(element.textContent.trim())));
   const head = JSON.parse(columns.text());
-  if (head.layout !== 1) throw new Error(`this page cannot read layout ${head.layout}`);
+  if (head.layout !== 2) throw new Error(`this page cannot read layout ${head.layout}`);
   const { frames, nodes, cells } = head;
   const profile = {
     head,
@@ -63,6 +63,8 @@ async function readProfile(element) {
     name: columns.column(Uint32Array, frames),
     module: columns.column(Uint32Array, frames),
     file: columns.column(Uint32Array, frames),
+    line: columns.column(Uint32Array, frames),
+    moreLines: columns.column(Uint32Array, frames),
     flags: columns.column(Uint8Array, frames),
     nodeCount: nodes,
     depth: columns.column(Uint32Array, nodes),
@@ -94,6 +96,16 @@ function parents(depth) {
     open[depth[i]] = i;
   }
   return parent;
+}
+
+// File of a frame's function, with the lines of it that are on a stack; empty where none is known.
+function placeOf(profile, frame) {
+  const file = profile.file[frame];
+  if (!file) return "";
+  const name = profile.strings[file - 1];
+  const [first, more] = [profile.line[frame], profile.moreLines[frame]];
+  if (first === 0) return name;
+  return more > 0 ? `${name}:${first}–${first + more}` : `${name}:${first}`;
 }
 
 // Frames of one name and module are one function. They lie side by side, since frames are sorted.

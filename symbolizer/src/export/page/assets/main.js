@@ -24,6 +24,12 @@ async function main() {
   window.rawstack = Object.freeze({
     unit: profile.head.unit,
     rows: () => rowsOf(app),
+    // Of each function where it stands in the source.
+    places: () => Array.from(profile.functionFrame, (frame) => ({
+      name: profile.strings[profile.name[frame]],
+      module: profile.strings[profile.module[frame]],
+      place: placeOf(profile, frame),
+    })),
     total: () => app.whole,
     // Nanoseconds since the start, or null for all.
     span: () => app.state.span?.map((slot) => slot * profile.head.slot_ns) ?? null,
