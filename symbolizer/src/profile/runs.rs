@@ -1,13 +1,13 @@
 //! How much each stack took in each run of a command, and in each part of a run. Knows no names.
 
+use std::hash::Hash;
+
 use foldhash::HashMap;
-use rawstack_format::record::State;
 
 use super::facts::ThreadId;
 use super::load::Shared;
 use super::pending::Joined;
 use super::rows::{Adder, Apart, Profile, Row};
-use super::tree::NodeId;
 
 /// Parts that a run is cut into where it has to stand for several.
 pub const BLOCKS: u32 = 24;
@@ -41,9 +41,6 @@ pub struct RunCell {
 /// Start and end of runs, monotonic nanoseconds, by archive and run.
 pub type Spans = HashMap<(u32, u32), (u64, u64)>;
 
-/// What makes samples one stack.
-type StackKey = (NodeId, NodeId, u32, State, bool);
-
 /// Samples by stack and run, in the order in which they were first met.
 #[derive(Debug, Default)]
 pub struct RunCounts {
@@ -53,12 +50,9 @@ pub struct RunCounts {
     pub parts: Vec<Part>,
     /// Cells, by stack, then part; there once [`finish`](Self::finish) was called.
     pub cells: Vec<RunCell>,
-    stack_index: HashMap<StackKey, u32>,
-    /// The part of the last sample: the next one is nearly always of the same.
-    last: Option<(Part, u32)>,
+    stack_index: HashMap<Row, u32>,
     part_index: HashMap<Part, u32>,
-    /// Cells of each stack, in the order in which they were met: as many as there are parts at most.
-    of_stack: Vec<Vec<RunCell>>,
+    cell_index: HashMap<(u32, u32), (u64, u64, f64)>,
     /// Where runs are told in blocks: when each begins and ends.
     spans: Option<Spans>,
     /// Samples of runs that are not among `spans`.
@@ -88,71 +82,32 @@ impl RunCounts {
             return;
         };
         let (kernel, kernel_cut) = sample.kernel_half(no_kernel);
-        let stack = self.stack((kernel, sample.user, event, row.state, kernel_cut));
-        let part = self.part(Part {
-            archive,
-            run: row.run,
-            block,
-        });
-        let Some(cells) = self.of_stack.get_mut(stack as usize) else {
-            return;
+        let key = Row {
+            kernel,
+            user: sample.user,
+            thread: ThreadId(0),
+            event,
+            cpu: 0,
+            state: row.state,
+            kernel_cut,
+            weight: 0,
+            samples: 0,
         };
-        // Samples come run by run, so it is nearly always the last.
-        let place = cells.iter().rposition(|cell| cell.part == part);
-        let place = place.unwrap_or_else(|| {
-            cells.push(RunCell {
-                stack,
-                part,
-                samples: 0,
-                weight: 0,
-                squares: 0.0,
-            });
-            cells.len() - 1
-        });
-        if let Some(cell) = cells.get_mut(place) {
-            let weight = row.weight as f64;
-            cell.samples += 1;
-            cell.weight = cell.weight.saturating_add(row.weight);
-            cell.squares += weight * weight;
-        }
-    }
-
-    /// The number of a stack.
-    fn stack(&mut self, key: StackKey) -> u32 {
-        let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
-        let number = *self.stack_index.entry(key).or_insert(next);
-        if number == next {
-            let (kernel, user, event, state, kernel_cut) = key;
-            self.stacks.push(Row {
-                kernel,
-                user,
-                thread: ThreadId(0),
-                event,
-                cpu: 0,
-                state,
-                kernel_cut,
-                weight: 0,
-                samples: 0,
-            });
-            self.of_stack.push(Vec::new());
-        }
-        number
-    }
-
-    /// The number of a part.
-    fn part(&mut self, part: Part) -> u32 {
-        if let Some((last, number)) = self.last
-            && last == part
-        {
-            return number;
-        }
-        let next = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
-        let number = *self.part_index.entry(part).or_insert(next);
-        if number == next {
-            self.parts.push(part);
-        }
-        self.last = Some((part, number));
-        number
+        let stack = number(&mut self.stack_index, &mut self.stacks, key);
+        let part = number(
+            &mut self.part_index,
+            &mut self.parts,
+            Part {
+                archive,
+                run: row.run,
+                block,
+            },
+        );
+        let cell = self.cell_index.entry((stack, part)).or_default();
+        let weight = row.weight as f64;
+        cell.0 += 1;
+        cell.1 = cell.1.saturating_add(row.weight);
+        cell.2 += weight * weight;
     }
 
     /// The block of a time; 0 where runs are whole, none outside of all spans.
@@ -169,12 +124,32 @@ impl RunCounts {
     /// Sort the cells; gives the profile of what was read, without rows.
     pub fn finish(&mut self, shared: Shared) -> Profile {
         self.stack_index = HashMap::default();
-        for mut cells in self.of_stack.drain(..) {
-            cells.sort_unstable_by_key(|cell| cell.part);
-            self.cells.append(&mut cells);
-        }
+        let cells = self
+            .cell_index
+            .drain()
+            .map(|((stack, part), (samples, weight, squares))| RunCell {
+                stack,
+                part,
+                samples,
+                weight,
+                squares,
+            });
+        self.cells = cells.collect();
+        self.cell_index = HashMap::default();
+        self.cells
+            .sort_unstable_by_key(|cell| (cell.stack, cell.part));
         Adder::new(Apart::NoRows).finish(shared)
     }
+}
+
+/// The number of `key`, new where it is not known yet.
+fn number<K: Copy + Eq + Hash>(index: &mut HashMap<K, u32>, keys: &mut Vec<K>, key: K) -> u32 {
+    let next = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+    let number = *index.entry(key).or_insert(next);
+    if number == next {
+        keys.push(key);
+    }
+    number
 }
 
 #[cfg(test)]
