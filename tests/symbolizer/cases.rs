@@ -45,20 +45,18 @@
 //! | compression bombs | refused, symbols answer | `hostile::compression_bomb` |
 //! | names that are no UTF-8 | shown, with the byte replaced | [`odd_symbols`] |
 //! | names that no demangler knows | the raw name | `demangle::tests` |
-//! | libraries moved by prelink | by the distance of their code | [`moved_library`] |
+//! | libraries moved by prelink | by the distance of their code | `offline::moved_library` |
 //! | segments of a debug file | never used: the recorded ones | `offline::in_an_empty_root` |
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use rawstack_format::record::Module;
 use rawstack_symbolizer::debug_file::elf::ElfFile;
 use serde_json::Value;
 
 use super::archive::Archive;
 use super::fixtures::{sources, tool};
-use super::offline::{recorded, text_offsets};
+use super::offline::recorded;
 use super::pieces::{ask, assert_same, compile, text};
 use super::run::succeed;
 
@@ -551,61 +549,4 @@ fn deleted_file() {
     archive.write(work.path(), "a.rawstack");
     let report = succeed(work.path(), &["report", "--csv", "a.rawstack"]);
     assert!(report.contains("main,"), "{report}");
-}
-
-/// Check that a library which was moved to another address after it was built, as prelink does, has the answers of the one
-/// that stayed: from the debug file alone, which knows the old addresses, and beside the moved file.
-#[test]
-fn moved_library() {
-    let work = tempfile::tempdir().unwrap();
-    let folder = work.path();
-    fs::copy(sources().join("work.c"), folder.join("work.c")).unwrap();
-    let common = [
-        "-O2",
-        "-g",
-        "-fPIC",
-        "-shared",
-        "work.c",
-        "-Wl,--build-id=0x6d6f766564",
-    ];
-    for (name, place) in [("stayed.so", "0"), ("moved.so", "0x41000000")] {
-        let place = format!("-Wl,-Ttext-segment={place}");
-        compile(
-            folder,
-            "gcc",
-            &[&common[..], &[&place, "-o", name]].concat(),
-        );
-    }
-    let offsets = text_offsets(&folder.join("stayed.so"), 1);
-    assert_eq!(offsets, text_offsets(&folder.join("moved.so"), 1));
-    let objcopy = ["--only-keep-debug", "stayed.so", "debug/moved.debug"];
-    fs::create_dir(folder.join("debug")).unwrap();
-    compile(folder, "objcopy", &objcopy);
-    compile(folder, "strip", &["moved.so", "-o", "stripped.so"]);
-    let report = |program: &str, by_path: &str, places: &[&str]| {
-        let path = folder.join(by_path);
-        let mut archive = Archive::new();
-        archive.process(1, "program", "/");
-        let module = archive.module(Module {
-            path: path.to_str().unwrap().to_owned(),
-            ..recorded(&folder.join(program))
-        });
-        for &offset in &offsets {
-            let user = archive.user_stack(module, &[offset]);
-            archive.user_sample(user);
-        }
-        archive.write(folder, "a.rawstack");
-        let args = ["report", "--by", "line", "--csv", "a.rawstack"];
-        let text = succeed(folder, &[&args, places].concat());
-        // Addresses without a name stand under the file's, in the order of names.
-        let lines = text.replace(by_path, "LIBRARY");
-        let lines: BTreeSet<String> = lines.lines().map(str::to_owned).collect();
-        lines
-    };
-    let expected = report("stayed.so", "stayed.so", &[]);
-    assert!(expected.len() > 10);
-    let debug = ["--symbol-dir", "debug"];
-    assert_eq!(report("moved.so", "gone.so", &debug), expected);
-    assert_eq!(report("moved.so", "stripped.so", &debug), expected);
-    assert_eq!(report("moved.so", "moved.so", &[]), expected);
 }

@@ -1,5 +1,6 @@
 //! Resolving where the recorded machine is unknown.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -10,7 +11,8 @@ use rawstack_format::record::Module;
 use rawstack_symbolizer::debug_file::elf::ElfFile;
 
 use super::archive::Archive;
-use super::fixtures::{self, debug_tree};
+use super::fixtures::{self, debug_tree, sources};
+use super::pieces::compile;
 use super::run::succeed;
 
 /// A module as a recorder would describe the program at `path`.
@@ -206,4 +208,61 @@ fn places_of_debug_files() {
     for folder in ["flat", "root", "linked"] {
         assert_eq!(report(folder), tree, "{folder}");
     }
+}
+
+/// Check that a library which was moved to another address after it was built, as prelink does, has the answers of the one
+/// that stayed: from the debug file alone, which knows the old addresses, and beside the moved file.
+#[test]
+fn moved_library() {
+    let work = tempfile::tempdir().unwrap();
+    let folder = work.path();
+    fs::copy(sources().join("work.c"), folder.join("work.c")).unwrap();
+    let common = [
+        "-O2",
+        "-g",
+        "-fPIC",
+        "-shared",
+        "work.c",
+        "-Wl,--build-id=0x6d6f766564",
+    ];
+    for (name, place) in [("stayed.so", "0"), ("moved.so", "0x41000000")] {
+        let place = format!("-Wl,-Ttext-segment={place}");
+        compile(
+            folder,
+            "gcc",
+            &[&common[..], &[&place, "-o", name]].concat(),
+        );
+    }
+    let offsets = text_offsets(&folder.join("stayed.so"), 1);
+    assert_eq!(offsets, text_offsets(&folder.join("moved.so"), 1));
+    let objcopy = ["--only-keep-debug", "stayed.so", "debug/moved.debug"];
+    fs::create_dir(folder.join("debug")).unwrap();
+    compile(folder, "objcopy", &objcopy);
+    compile(folder, "strip", &["moved.so", "-o", "stripped.so"]);
+    let report = |program: &str, by_path: &str, places: &[&str]| {
+        let path = folder.join(by_path);
+        let mut archive = Archive::new();
+        archive.process(1, "program", "/");
+        let module = archive.module(Module {
+            path: path.to_str().unwrap().to_owned(),
+            ..recorded(&folder.join(program))
+        });
+        for &offset in &offsets {
+            let user = archive.user_stack(module, &[offset]);
+            archive.user_sample(user);
+        }
+        archive.write(folder, "a.rawstack");
+        let args = ["report", "--by", "line", "--csv", "a.rawstack"];
+        let text = succeed(folder, &[&args, places].concat());
+        // Addresses without a name stand under the file's, in the order of names.
+        let lines = text.replace(by_path, "LIBRARY");
+        let lines: BTreeSet<String> = lines.lines().map(str::to_owned).collect();
+        lines
+    };
+    let expected = report("stayed.so", "stayed.so", &[]);
+    assert!(expected.len() > 10);
+    let debug = ["--symbol-dir", "debug"];
+    assert_eq!(report("moved.so", "gone.so", &debug), expected);
+    assert_eq!(report("moved.so", "stripped.so", &debug), expected);
+    assert_eq!(report("moved.so", "moved.so", &[]), expected);
 }

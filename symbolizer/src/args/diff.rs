@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{FilterArgs, NameFilterArgs, OutputArgs, SymbolArgs};
+use super::shared::{FilterArgs, NameFilterArgs, OutputArgs, SymbolArgs};
 
 /// Formats of `diff`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,7 @@ use rawstack_symbolizer::output;
 use rawstack_symbolizer::text::clean;
 use serde::Serialize;
 
-use crate::args::CacheArgs;
+use crate::args::names::CacheArgs;
 
 #[derive(Serialize)]
 struct JsonCache<'c> {

@@ -12,7 +12,7 @@ use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
 
 use super::select;
-use crate::args::SymbolArgs;
+use crate::args::shared::SymbolArgs;
 
 /// What was read of both sides.
 pub(super) struct Compared {

@@ -13,7 +13,7 @@ use rawstack_symbolizer::report::NameFilter;
 
 use super::export::{Samples, shared};
 use super::select;
-use crate::args::{DumpArgs, DumpFormat};
+use crate::args::archive::{DumpArgs, DumpFormat};
 
 /// Print the samples.
 pub(crate) fn run(args: &DumpArgs) -> Result<ExitCode> {

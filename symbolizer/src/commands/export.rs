@@ -25,7 +25,8 @@ use rawstack_symbolizer::symbolize::leave_raw;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 
 use super::select;
-use crate::args::{ExportArgs, ExportFormat, ExportTable, SymbolArgs};
+use crate::args::export::{ExportArgs, ExportFormat, ExportTable};
+use crate::args::shared::SymbolArgs;
 
 /// Write the file.
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {

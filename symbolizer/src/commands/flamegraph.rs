@@ -13,7 +13,7 @@ use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::NameFilter;
 
 use super::{select, timeline};
-use crate::args::FlamegraphArgs;
+use crate::args::export::FlamegraphArgs;
 
 /// Draw the picture: a page where the file's name says so, else SVG.
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<ExitCode> {

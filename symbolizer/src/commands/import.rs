@@ -18,7 +18,7 @@ use rawstack_symbolizer::text::clean;
 use rawstack_symbolizer::watch;
 
 use super::made;
-use crate::args::ImportArgs;
+use crate::args::archive::ImportArgs;
 
 /// Salt of all imported archives: the same recording gives the same bytes.
 const SALT: u32 = 0x7065_7266;

@@ -9,7 +9,7 @@ use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::info::{self, JsonInfo};
 
 use super::select;
-use crate::args::{InfoArgs, VerifyArgs};
+use crate::args::archive::{InfoArgs, VerifyArgs};
 
 /// Exit code of an archive that is not whole.
 const EXIT_DAMAGED: u8 = 1;

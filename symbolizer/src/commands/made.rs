@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use rawstack_format::{ArchiveFile, Error, Writer, WriterOptions};
 use rawstack_symbolizer::output;
 
-use crate::args::MadeArgs;
+use crate::args::archive::MadeArgs;
 
 /// Make the archive that `args` names with `fill`; gives what `fill` gave, and the archive's length in bytes.
 pub(super) fn make<T>(

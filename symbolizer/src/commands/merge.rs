@@ -10,7 +10,7 @@ use rawstack_symbolizer::output;
 use rawstack_symbolizer::text::clean;
 
 use super::{made, select};
-use crate::args::MergeArgs;
+use crate::args::archive::MergeArgs;
 
 /// Make one archive of several.
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {

@@ -31,7 +31,8 @@ use rawstack_symbolizer::output;
 use rawstack_symbolizer::resolve::{ResolveOptions, Symbolizer};
 use rawstack_symbolizer::text::clean;
 
-use crate::args::{SymbolArgs, Verb};
+use crate::args::Verb;
+use crate::args::shared::SymbolArgs;
 
 /// Carry out a verb.
 pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {

@@ -9,7 +9,8 @@ use rawstack_symbolizer::report::tree::{self, Direction};
 use rawstack_symbolizer::report::{GroupBy, render, table};
 
 use super::{select, source};
-use crate::args::{self, ReportArgs, TreeDirection};
+use crate::args;
+use crate::args::report::{ReportArgs, TreeDirection};
 
 /// Print the table.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
@@ -62,16 +63,16 @@ fn way(direction: TreeDirection) -> Direction {
     }
 }
 
-fn group_by(by: args::GroupBy) -> GroupBy {
+fn group_by(by: args::report::GroupBy) -> GroupBy {
     match by {
-        args::GroupBy::Function => GroupBy::Function,
-        args::GroupBy::Line => GroupBy::Line,
-        args::GroupBy::Module => GroupBy::Module,
-        args::GroupBy::Thread => GroupBy::Thread,
-        args::GroupBy::Process => GroupBy::Process,
-        args::GroupBy::Cgroup => GroupBy::Cgroup,
-        args::GroupBy::Cpu => GroupBy::Cpu,
-        args::GroupBy::Event => GroupBy::Event,
+        args::report::GroupBy::Function => GroupBy::Function,
+        args::report::GroupBy::Line => GroupBy::Line,
+        args::report::GroupBy::Module => GroupBy::Module,
+        args::report::GroupBy::Thread => GroupBy::Thread,
+        args::report::GroupBy::Process => GroupBy::Process,
+        args::report::GroupBy::Cgroup => GroupBy::Cgroup,
+        args::report::GroupBy::Cpu => GroupBy::Cpu,
+        args::report::GroupBy::Event => GroupBy::Event,
     }
 }
 

@@ -16,7 +16,7 @@ use rawstack_symbolizer::text::clean;
 use regex_lite::{Regex, RegexBuilder};
 
 use super::{locator, symbolizer};
-use crate::args::{FilterArgs, NameFilterArgs, SymbolArgs};
+use crate::args::shared::{FilterArgs, NameFilterArgs, SymbolArgs};
 
 /// Memory that one regular expression may take, in bytes.
 const REGEX_SIZE: usize = 4 << 20;

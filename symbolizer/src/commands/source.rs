@@ -10,7 +10,7 @@ use rawstack_symbolizer::source_files::{SourceFiles, SourcePlaces};
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 
 use super::select;
-use crate::args::ReportArgs;
+use crate::args::report::ReportArgs;
 
 /// Print the source of the functions that `wanted` matches.
 pub(super) fn print(

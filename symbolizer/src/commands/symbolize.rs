@@ -17,7 +17,7 @@ use rawstack_symbolizer::resolve::{Answered, KernelSymbolTable, Query, Symbolize
 use rawstack_symbolizer::text::clean;
 
 use super::{locator, numbers, symbolizer};
-use crate::args::{NumberFormat, SymbolizeArgs};
+use crate::args::names::{NumberFormat, SymbolizeArgs};
 
 /// Name the numbers.
 pub(crate) fn run(args: &SymbolizeArgs) -> Result<ExitCode> {

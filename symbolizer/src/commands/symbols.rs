@@ -11,7 +11,7 @@ use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::symbols;
 
 use super::{locator, select};
-use crate::args::SymbolsArgs;
+use crate::args::names::SymbolsArgs;
 
 /// Tell what was found for each module.
 pub(crate) fn run(args: &SymbolsArgs) -> Result<ExitCode> {

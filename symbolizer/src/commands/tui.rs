@@ -12,7 +12,7 @@ use rawstack_symbolizer::tui::{self, Look};
 use rawstack_symbolizer::watch::no_way_back;
 
 use super::{select, timeline};
-use crate::args::TuiArgs;
+use crate::args::report::TuiArgs;
 
 /// Show the profile in the terminal.
 pub(crate) fn run(args: &TuiArgs) -> Result<ExitCode> {
