@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode> {
     let mut options = WriterOptions::default();
     options.salt = Some(SALT);
     let (imported, bytes) = made::make(&args.made, options, |writer| {
-        let recorded = changed(&args.file).unwrap_or(0);
+        let recorded = changed(&args.file).unwrap_or_default();
         let code = |module: &Module, mapping: &Mapping| {
             if module.build_id.is_some() {
                 return by_build_id(&locator, module);
@@ -77,10 +77,14 @@ fn kallsyms(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// When the file's content or place last changed, in seconds since 1970.
-fn changed(path: &Path) -> io::Result<i64> {
+/// When the file's content or place last changed, in seconds and nanoseconds since 1970.
+fn changed(path: &Path) -> io::Result<(i64, i64)> {
     let meta = fs::metadata(path)?;
-    Ok(meta.mtime().max(meta.ctime()))
+    let (written, moved) = (
+        (meta.mtime(), meta.mtime_nsec()),
+        (meta.ctime(), meta.ctime_nsec()),
+    );
+    Ok(written.max(moved))
 }
 
 /// How the code of a module lies in its file, where that is found.
@@ -91,7 +95,7 @@ fn by_build_id(locator: &Locator, module: &Module) -> Option<CodeFacts> {
 
 /// What perf does not say of a file that is still the one that was mapped: in the same place on the same device, and
 /// not changed since the recording.
-fn by_inode(module: &Module, mapping: &Mapping, recorded: i64) -> Option<CodeFacts> {
+fn by_inode(module: &Module, mapping: &Mapping, recorded: (i64, i64)) -> Option<CodeFacts> {
     let path = Path::new(&module.path);
     let meta = fs::metadata(path).ok()?;
     let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
