@@ -89,7 +89,7 @@ pub(crate) enum DiffVerb {
 /// `rawstack diff explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Name of a function, part of one, or [total]
+    /// Name of a function, part of one, or `[total]`
     #[arg(value_name = "FUNCTION")]
     pub(crate) function: String,
     /// The comparison
