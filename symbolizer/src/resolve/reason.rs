@@ -68,7 +68,7 @@ impl UnresolvedReason {
             Self::DamagedDebugInfo => "its debug information is damaged or too large",
             Self::GeneratedCode => "code made at run time that the process's map does not name",
             Self::NoJitMap => {
-                "code made at run time, and no JIT map was recorded; have the program give one (README, Interpreters)"
+                "code made at run time, and no JIT map was recorded; have the program give one (docs/names.md)"
             }
             Self::NoKernelSymbols => "the archive holds no kernel symbols",
             Self::NotAsked => "names were not asked for",
