@@ -3,19 +3,16 @@
 //! Whole chunks are copied as they are, one at a time, so memory does not grow with what is merged and nothing can change
 //! on the way. What an input lost is written behind its chunks.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rawstack_format::record::{Part, Record};
 use rawstack_format::{ChunkInfo, Counters, Damage, Header, Kind, Reader, Writer};
 
 use crate::error::{Error, Result};
+use crate::profile::load;
 
-/// Bytes read from an input at once.
-const READ_LEN: usize = 1 << 17;
-
-type Input = Reader<BufReader<Box<dyn Read>>>;
+type Input = Reader<load::Input>;
 
 /// Archives to merge, in order, each known to begin as one.
 #[derive(Debug)]
@@ -89,20 +86,7 @@ impl Inputs {
 }
 
 fn open(path: &Path) -> Result<Input> {
-    let input: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        let open = |source| Error::Open {
-            path: path.to_owned(),
-            source,
-        };
-        let file = File::open(path).map_err(open)?;
-        if file.metadata().map_err(open)?.is_dir() {
-            return Err(open(io::Error::from(io::ErrorKind::IsADirectory)));
-        }
-        Box::new(file)
-    };
-    Reader::new(BufReader::with_capacity(READ_LEN, input)).map_err(|source| Error::Archive {
+    Reader::new(load::input(path)?).map_err(|source| Error::Archive {
         path: path.to_owned(),
         source,
     })

@@ -228,6 +228,23 @@ fn span(ends: &[usize], id: u32) -> (usize, usize) {
     )
 }
 
+/// Text as it may stand in XML or HTML, in an attribute too. Names hold no control characters any more.
+pub fn escaped_markup(text: &str) -> String {
+    let mut safe = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,8 @@ use crate::jit::JitTable;
 use crate::resolve::KernelSymbolTable;
 use crate::watch;
 
+/// Bytes read from an archive at once.
+const READ_LEN: usize = 1 << 17;
 /// vDSO images that are kept of one archive; a machine has one or two.
 const MAX_VDSOS: usize = 8;
 /// Events that are told apart.
@@ -66,7 +68,7 @@ pub fn read(
 #[derive(Debug)]
 pub struct Parts {
     path: PathBuf,
-    reader: Reader<Box<dyn Read>>,
+    reader: Reader<Input>,
     /// First chunk of the next part.
     first: Option<Chunk>,
     is_read: bool,
@@ -114,7 +116,11 @@ impl Parts {
     }
 }
 
-fn input(path: &Path) -> Result<Box<dyn Read>> {
+/// What is read of an archive, `-` being standard input.
+pub(crate) type Input = BufReader<Box<dyn Read>>;
+
+/// Open an archive.
+pub(crate) fn input(path: &Path) -> Result<Input> {
     let input: Box<dyn Read> = if path == Path::new("-") {
         watch::no_way_back();
         Box::new(io::stdin().lock())
@@ -129,7 +135,7 @@ fn input(path: &Path) -> Result<Box<dyn Read>> {
         }
         Box::new(file)
     };
-    Ok(Box::new(BufReader::with_capacity(1 << 17, input)))
+    Ok(BufReader::with_capacity(READ_LEN, input))
 }
 
 /// One archive, or one part of a merged one, while it is read.

@@ -7,6 +7,7 @@ use rawstack_format::id::StackId;
 use rawstack_format::record::{Completion, Sample, State};
 
 use super::facts::ThreadId;
+use super::rows::Row;
 use super::tree::NodeId;
 
 /// Samples that wait at most; then the oldest goes on without its user half.
@@ -32,6 +33,22 @@ impl Joined {
             (NodeId::NONE, false)
         } else {
             (self.kernel, self.row.kernel_cut)
+        }
+    }
+
+    /// The row of all samples with this stack of event number `event`, whoever's they are: still without weight.
+    pub fn stack_row(&self, event: u32, no_kernel: bool) -> Row {
+        let (kernel, kernel_cut) = self.kernel_half(no_kernel);
+        Row {
+            kernel,
+            user: self.user,
+            thread: ThreadId(0),
+            event,
+            cpu: 0,
+            state: self.row.state,
+            kernel_cut,
+            weight: 0,
+            samples: 0,
         }
     }
 }

@@ -4,7 +4,6 @@ use std::hash::Hash;
 
 use foldhash::HashMap;
 
-use super::facts::ThreadId;
 use super::load::Shared;
 use super::pending::Joined;
 use super::rows::{Adder, Apart, Profile, Row};
@@ -81,18 +80,7 @@ impl RunCounts {
             self.outside += 1;
             return;
         };
-        let (kernel, kernel_cut) = sample.kernel_half(no_kernel);
-        let key = Row {
-            kernel,
-            user: sample.user,
-            thread: ThreadId(0),
-            event,
-            cpu: 0,
-            state: row.state,
-            kernel_cut,
-            weight: 0,
-            samples: 0,
-        };
+        let key = sample.stack_row(event, no_kernel);
         let stack = number(&mut self.stack_index, &mut self.stacks, key);
         let part = number(
             &mut self.part_index,

@@ -78,18 +78,7 @@ impl Timeline {
     /// Add one sample of event `event`.
     pub fn add(&mut self, shared: &Shared, sample: &Joined, event: u32, no_kernel: bool) {
         let row = &sample.row;
-        let (kernel, kernel_cut) = sample.kernel_half(no_kernel);
-        let key = Row {
-            kernel,
-            user: sample.user,
-            thread: ThreadId(0),
-            event,
-            cpu: 0,
-            state: row.state,
-            kernel_cut,
-            weight: 0,
-            samples: 0,
-        };
+        let key = sample.stack_row(event, no_kernel);
         let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
         let stack = *self.index.entry(key).or_insert(next);
         if stack == next {

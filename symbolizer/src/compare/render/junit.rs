@@ -6,6 +6,7 @@ use super::super::comparison::{ComparedRow, Comparison, RowVerdict, Verdict};
 use super::headline;
 use super::numbers::{bounds, change, cost};
 use crate::error::Result;
+use crate::text::escaped_markup;
 
 /// Write it.
 pub fn write_junit(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
@@ -27,7 +28,7 @@ pub fn write_junit(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         out,
         "<testsuite name=\"rawstack diff\" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\">"
     )?;
-    let said = escaped(&headline(comparison));
+    let said = escaped_markup(&headline(comparison));
     if is_doubtful {
         writeln!(
             out,
@@ -40,9 +41,9 @@ pub fn write_junit(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         )?;
     }
     for row in rows {
-        let (name, module) = (escaped(&row.name), escaped(&row.module));
+        let (name, module) = (escaped_markup(&row.name), escaped_markup(&row.module));
         let [base, new] = row.cost.map(|value| cost(comparison, value));
-        let line = escaped(&format!(
+        let line = escaped_markup(&format!(
             "{} ({}): {base} -> {new}, {}",
             change(row),
             bounds(row),
@@ -62,21 +63,4 @@ pub fn write_junit(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
     }
     writeln!(out, "</testsuite>")?;
     Ok(())
-}
-
-/// Text as it may stand in XML, in an attribute too. Names hold no control characters any more.
-fn escaped(text: &str) -> String {
-    let mut safe = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&apos;"),
-            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
 }

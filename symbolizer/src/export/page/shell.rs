@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
+use crate::text::escaped_markup;
 
 /// Writes the data of a page, as text that markup leaves alone.
 pub(crate) type WriteData<'d> = dyn FnMut(&mut dyn Write) -> Result<()> + 'd;
@@ -36,7 +37,7 @@ impl Shell<'_> {
             self.scripts.concat()
         );
         let (script_digest, style_digest) = (digest(&script), digest(&style));
-        let (heading, body) = (escaped(self.title), self.body);
+        let (heading, body) = (escaped_markup(self.title), self.body);
         write!(
             out,
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -61,21 +62,6 @@ impl Shell<'_> {
 /// SHA-256 as a policy names it.
 fn digest(text: &str) -> String {
     STANDARD.encode(Sha256::digest(text.as_bytes()))
-}
-
-/// Text as it may stand in markup.
-fn escaped(text: &str) -> String {
-    let mut safe = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 /// Fail where a source ends the element it stands in, or refers to another place.
