@@ -3,7 +3,6 @@
 //! The kernel shows such memory without a name. It is the file's all the same where the file's other parts stand around it
 //! and one of its code segments lies there. What lies in a gap between segments is not.
 
-use std::fs::File;
 use std::io;
 
 use rawstack_format::record::Segment;
@@ -15,10 +14,8 @@ use crate::proc_fs::{self, Maps, MapsLine};
 
 /// Places of one process that are looked at: each may cost opening a file.
 const MAX_PLACES: usize = 16;
-/// `PROT_*` bits and segment flags are the same three in another order.
-const READ: (u32, u32) = (1, 4);
-const WRITE: (u32, u32) = (2, 2);
-const EXECUTE: (u32, u32) = (4, 1);
+/// A bit of `PROT_*` and the segment flag of the same meaning.
+const PROTECTIONS: [(u32, u32); 3] = [(1, 4), (2, 2), (4, 1)];
 
 /// The executable mappings of a process, with copied code as its file's.
 pub(crate) fn maps(pid: u32) -> io::Result<Maps> {
@@ -77,9 +74,8 @@ impl Places {
 
 /// Device, inode and path of a line with a file.
 fn file_of(raw: &[u8]) -> Option<&[u8]> {
-    let third = raw.iter().enumerate().filter(|(_, byte)| **byte == b' ');
-    let (at, _) = third.clone().nth(2)?;
-    raw.contains(&b'/').then(|| raw.get(at..)).flatten()
+    let behind_offset = raw.splitn(4, |&byte| byte == b' ').nth(3);
+    behind_offset.filter(|rest| rest.contains(&b'/'))
 }
 
 impl Place {
@@ -98,8 +94,7 @@ impl Place {
             build_id: None,
             seen_ns: read_ns,
         };
-        let file: Option<File> = mapped_file::open(&request);
-        let facts = file.and_then(|file| ElfFacts::read(&file));
+        let facts = mapped_file::open(&request).and_then(|file| ElfFacts::read(&file));
         let Some(offset) = facts.and_then(|facts| offset_in(&facts, &before, line)) else {
             return;
         };
@@ -145,7 +140,7 @@ fn offset_in(facts: &ElfFacts, part: &MapsLine, place: &MapsLine) -> Option<u64>
 
 /// The `PROT_*` bits of a segment's flags.
 fn protection(flags: u32) -> u32 {
-    [READ, WRITE, EXECUTE]
+    PROTECTIONS
         .iter()
         .filter(|(_, flag)| flags & flag != 0)
         .map(|(bit, _)| bit)
