@@ -1,6 +1,5 @@
 //! The finished comparison: everything that is printed. Knows no profile.
 
-use super::key::CANON;
 use super::settings::Basis;
 use super::stats::{Noise, Tested};
 
@@ -198,10 +197,5 @@ impl Comparison {
     /// How many rows have a verdict.
     pub fn count(&self, verdict: RowVerdict) -> usize {
         self.with(verdict).count()
-    }
-
-    /// The rules for names that this was made with.
-    pub fn is_current(&self) -> bool {
-        self.canon == CANON
     }
 }

@@ -3,7 +3,7 @@
 use super::comparison::{
     ComparedRow, Comparison, Detectable, RenamedRow, RowVerdict, SideSummary, Verdict,
 };
-use super::functions::{FunctionKey, Functions};
+use super::functions::Functions;
 use super::key::CANON;
 use super::noise_file::NoiseFile;
 use super::renames::{Rename, renames};
@@ -87,8 +87,8 @@ pub fn compare(functions: &mut Functions, input: Input<'_>, settings: &Settings)
     if !comparison.total_judged {
         comparison.detectable.total = None;
     }
-    comparison.judge_rows(functions, &counts, &judged, settings);
-    comparison.take_shifts(functions, &judged, settings);
+    let numbers = comparison.judge_rows(functions, &counts, &judged, settings);
+    comparison.take_shifts(functions, &numbers, &judged, settings);
     comparison.take_allowed(&input, settings);
     comparison.sort_rows();
     comparison.conclude(&input, settings);
@@ -224,14 +224,15 @@ fn detectable(counts: &Counts<'_>, judged: &Judged, settings: &Settings) -> Dete
 }
 
 impl Comparison {
+    /// Make the rows of what was judged; gives the number of each one's function.
     fn judge_rows(
         &mut self,
         functions: &Functions,
         counts: &Counts<'_>,
         judged: &Judged,
         settings: &Settings,
-    ) {
-        let mut unjudged = 0.0;
+    ) -> Vec<usize> {
+        let (mut numbers, mut unjudged) = (Vec::new(), 0.0);
         let parts = counts.items.iter().zip(&judged.functions).enumerate();
         for (number, (item, tested)) in parts {
             let unit = counts.units.get(number).copied().unwrap_or(1.0);
@@ -258,6 +259,7 @@ impl Comparison {
                 (_, true) => RowVerdict::Improvement,
                 _ => RowVerdict::Same,
             };
+            numbers.push(number);
             self.rows.push(ComparedRow {
                 name: key.name.clone(),
                 module: facts.module.clone(),
@@ -276,25 +278,27 @@ impl Comparison {
         }
         let all = self.total.cost[0] + self.total.cost[1];
         self.unjudged_cost = if all > 0.0 { unjudged / all } else { 0.0 };
+        numbers
     }
 
-    /// Mark functions whose cost moved.
-    fn take_shifts(&mut self, functions: &Functions, judged: &Judged, settings: &Settings) {
+    /// Mark functions whose cost moved; `numbers` are those of the rows' functions.
+    fn take_shifts(
+        &mut self,
+        functions: &Functions,
+        numbers: &[usize],
+        judged: &Judged,
+        settings: &Settings,
+    ) {
         if self.inclusive {
             return;
         }
-        let number = |row: &ComparedRow| {
-            let is_it = |key: &FunctionKey| key.name == row.name && key.kernel == row.kernel;
-            functions.keys.iter().position(|key| {
-                is_it(key) && (key.module.is_none() || key.module.as_deref() == Some(&row.module))
-            })
-        };
         let risen: Vec<(usize, usize, f64)> = self
             .rows
             .iter()
+            .zip(numbers)
             .enumerate()
-            .filter(|(_, row)| row.verdict == RowVerdict::Regression)
-            .filter_map(|(place, row)| Some((place, number(row)?, row.change())))
+            .filter(|(_, (row, _))| row.verdict == RowVerdict::Regression)
+            .map(|(place, (row, &function))| (place, function, row.change()))
             .collect();
         let asked: Vec<(usize, f64)> = risen
             .iter()
