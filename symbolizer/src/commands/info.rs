@@ -19,19 +19,16 @@ pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let (mut alone, mut parts, mut bytes) = (None, Vec::new(), 0);
     let mut text = Vec::new();
     select::each_part(&args.file, Apart::Stacks, &mut |profile, is_merged| {
+        if !args.json {
+            return Ok(info::write_text(&profile, &mut text)?);
+        }
         for summary in &profile.archives {
-            if !args.json {
-                continue;
-            }
             if is_merged {
                 parts.push(JsonInfo::of_part(&profile, summary));
             } else {
                 alone = Some(JsonInfo::of(&profile, summary));
             }
             bytes = summary.merged.as_ref().map_or(0, |merged| merged.end);
-        }
-        if !args.json {
-            info::write_text(&profile, &mut text)?;
         }
         Ok(())
     })?;

@@ -1,7 +1,7 @@
 //! The profile: distinct stacks with the time they took, by thread, event and CPU.
 
 use std::fmt;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 
 use foldhash::HashMap;
 use foldhash::fast::FixedState;
@@ -125,6 +125,20 @@ impl Apart {
             Self::Facts => (archive, pid, tid, String::new()),
         }
     }
+}
+
+/// The number of `key`, new where it is not known yet.
+pub(super) fn number<K: Copy + Eq + Hash>(
+    index: &mut HashMap<K, u32>,
+    keys: &mut Vec<K>,
+    key: K,
+) -> u32 {
+    let next = u32::try_from(keys.len()).unwrap_or(u32::MAX);
+    let number = *index.entry(key).or_insert(next);
+    if number == next {
+        keys.push(key);
+    }
+    number
 }
 
 /// Adds samples up. Each row is held once, and 5 bytes to find it by: there may be millions.

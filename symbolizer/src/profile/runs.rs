@@ -1,12 +1,10 @@
 //! How much each stack took in each run of a command, and in each part of a run. Knows no names.
 
-use std::hash::Hash;
-
 use foldhash::HashMap;
 
 use super::load::Shared;
 use super::pending::Joined;
-use super::rows::{Adder, Apart, Profile, Row};
+use super::rows::{Adder, Apart, Profile, Row, number};
 
 /// Parts that a run is cut into where it has to stand for several.
 pub const BLOCKS: u32 = 24;
@@ -128,16 +126,6 @@ impl RunCounts {
             .sort_unstable_by_key(|cell| (cell.stack, cell.part));
         Adder::new(Apart::NoRows).finish(shared)
     }
-}
-
-/// The number of `key`, new where it is not known yet.
-fn number<K: Copy + Eq + Hash>(index: &mut HashMap<K, u32>, keys: &mut Vec<K>, key: K) -> u32 {
-    let next = u32::try_from(keys.len()).unwrap_or(u32::MAX);
-    let number = *index.entry(key).or_insert(next);
-    if number == next {
-        keys.push(key);
-    }
-    number
 }
 
 #[cfg(test)]

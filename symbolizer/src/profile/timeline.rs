@@ -9,7 +9,7 @@ use foldhash::HashMap;
 use super::facts::ThreadId;
 use super::load::Shared;
 use super::pending::Joined;
-use super::rows::{Adder, Profile, Row};
+use super::rows::{Adder, Profile, Row, number};
 
 /// Cells that are told apart; beyond them time is told less finely.
 const MAX_CELLS: usize = 2_000_000;
@@ -79,11 +79,7 @@ impl Timeline {
     pub fn add(&mut self, shared: &Shared, sample: &Joined, event: u32, no_kernel: bool) {
         let row = &sample.row;
         let key = sample.stack_row(event, no_kernel);
-        let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
-        let stack = *self.index.entry(key).or_insert(next);
-        if stack == next {
-            self.stacks.push(key);
-        }
+        let stack = number(&mut self.index, &mut self.stacks, key);
         if let Some(row_of_stack) = self.stacks.get_mut(stack as usize) {
             row_of_stack.weight = row_of_stack.weight.saturating_add(row.weight);
             row_of_stack.samples = row_of_stack.samples.saturating_add(1);
