@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use rawstack_format::record::{
     Drop, DropReason, FrameKind, KernelSymbol, KernelSymbols, Module, ModuleKind, Record, Run,
@@ -11,6 +10,7 @@ use rawstack_format::record::{
 use tempfile::TempDir;
 
 use super::archive::Archive;
+use super::page::run_script;
 use super::run::{Ran, check_golden, rawstack, succeed};
 
 /// Functions of the workload: name and samples of a run in the mean.
@@ -543,15 +543,7 @@ fn refused() {
 
 /// Run a check of tests/page/compare.py on the archives of `folder`.
 fn browse(folder: &Path, check: &str) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/page/compare.py");
-    let done = Command::new(script)
-        .arg(env!("CARGO_BIN_EXE_rawstack"))
-        .arg(folder)
-        .arg(check)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{check}: {said}");
+    run_script("compare.py", folder, check);
 }
 
 /// Check that every box of the page has the costs that JSON states, in each view, what is gone and new included; and that

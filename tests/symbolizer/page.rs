@@ -15,8 +15,13 @@ use super::run::{rawstack, succeed};
 
 /// Run a check of tests/page/browser.py, which compares with other commands, on the archive of `folder`.
 fn browse(folder: &Path, check: &str) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/page/browser.py");
-    let done = Command::new(script)
+    run_script("browser.py", folder, check);
+}
+
+/// Run a check of one of the scripts in tests/page on the archives of `folder`, in a real browser.
+pub(crate) fn run_script(name: &str, folder: &Path, check: &str) {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/page");
+    let done = Command::new(scripts.join(name))
         .arg(env!("CARGO_BIN_EXE_rawstack"))
         .arg(folder)
         .arg(check)
