@@ -23,4 +23,5 @@ pub mod symbolize;
 pub mod symbolized;
 pub mod text;
 pub mod tui;
+pub mod unwind;
 pub mod watch;

@@ -28,4 +28,6 @@ mod selection;
 mod source;
 mod symbols_only;
 mod tui;
+mod unwind;
+mod unwind_limits;
 mod vanishing;

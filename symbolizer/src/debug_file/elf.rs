@@ -26,9 +26,11 @@ const MAX_SEGMENTS: usize = 1 << 12;
 const MAX_NAME: usize = 1 << 16;
 /// Bytes of notes that are gone through for a build ID.
 const MAX_NOTES: u64 = 16 << 20;
-/// `PT_LOAD`, `PT_NOTE`, `PF_X`.
+/// `PT_LOAD` and `PT_NOTE`.
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
+/// `PT_GNU_EH_FRAME`.
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 /// Executable segment.
 pub const PF_X: u32 = 1;
 /// `e_type` of an object file.
@@ -51,6 +53,10 @@ pub struct ElfFile {
     pub sections: Vec<Section>,
     /// PT_LOAD segments in file order.
     pub segments: Vec<Segment>,
+    /// `PT_GNU_EH_FRAME`: where `.eh_frame_hdr` is, also in a file without section headers.
+    pub frame_header: Option<Segment>,
+    /// `e_entry`.
+    pub entry: u64,
     /// GNU build ID.
     pub build_id: Option<BuildId>,
     bytes: FileBytes,
@@ -116,6 +122,8 @@ impl ElfFile {
             big_endian: false,
             sections: Vec::new(),
             segments: Vec::new(),
+            frame_header: None,
+            entry: 0,
             build_id: None,
             bytes: FileBytes::from(Vec::new()),
         };
@@ -137,16 +145,20 @@ impl ElfFile {
         self.big_endian = header.is_big_endian();
         self.machine = header.e_machine(endian).0;
         self.kind = header.e_type(endian).0;
+        self.entry = header.e_entry(endian).into();
         let segments = header.program_headers(endian, data).unwrap_or_default();
         let mut notes_left = MAX_NOTES;
         for segment in segments.iter().take(MAX_SEGMENTS) {
-            if segment.p_type(endian).0 == PT_LOAD {
-                self.segments.push(Segment {
-                    offset: FileOffset(segment.p_offset(endian).into()),
-                    vaddr: segment.p_vaddr(endian).into(),
-                    file_size: segment.p_filesz(endian).into(),
-                    flags: segment.p_flags(endian).0,
-                });
+            let row = Segment {
+                offset: FileOffset(segment.p_offset(endian).into()),
+                vaddr: segment.p_vaddr(endian).into(),
+                file_size: segment.p_filesz(endian).into(),
+                flags: segment.p_flags(endian).0,
+            };
+            match segment.p_type(endian).0 {
+                PT_LOAD => self.segments.push(row),
+                PT_GNU_EH_FRAME => self.frame_header = Some(row),
+                _ => {}
             }
         }
         if let Ok(table) = header.sections(endian, data) {
