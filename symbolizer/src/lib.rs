@@ -14,6 +14,7 @@ pub mod import;
 pub mod jit;
 pub mod merge;
 pub mod output;
+pub mod pack;
 pub mod profile;
 pub mod report;
 pub mod resolve;

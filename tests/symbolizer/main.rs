@@ -19,6 +19,7 @@ mod killers;
 mod merge;
 mod offline;
 mod oracle;
+mod pack;
 mod page;
 mod pieces;
 mod places;

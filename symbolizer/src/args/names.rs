@@ -12,6 +12,7 @@ use super::shared::{OutputArgs, SymbolArgs};
 EXAMPLES:
   rawstack symbols web.rawstack
   rawstack symbols web.rawstack --symbol-dir ./debug --json
+  rawstack symbols web.rawstack --pack web-symbols.tar
   DEBUGINFOD_URLS=https://debuginfod.example.org rawstack symbols --fetch web.rawstack")]
 pub(crate) struct SymbolsArgs {
     /// Archive
@@ -20,6 +21,12 @@ pub(crate) struct SymbolsArgs {
     /// One JSON object a module
     #[arg(long)]
     pub(crate) json: bool,
+    /// Collect what names and unwinding need: a .build-id tree, or a .tar file
+    #[arg(long, value_name = "OUT", conflicts_with = "json")]
+    pub(crate) pack: Option<PathBuf>,
+    /// Pack whole files
+    #[arg(long, requires = "pack")]
+    pub(crate) pack_whole: bool,
     /// Get what is missing from debuginfod servers, for this verb and later ones
     #[arg(long)]
     pub(crate) fetch: bool,

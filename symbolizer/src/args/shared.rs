@@ -8,7 +8,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Symbols")]
 pub(crate) struct SymbolArgs {
-    /// Folder with debug files: a .build-id tree, or any ELF files (repeatable)
+    /// Folder with debug files: a .build-id tree, any ELF files, or a packed .tar (repeatable)
     #[arg(long, value_name = "DIR")]
     pub(crate) symbol_dir: Vec<PathBuf>,
     /// Ask the debuginfod servers of DEBUGINFOD_URLS for what is not here

@@ -11,6 +11,7 @@ mod info;
 mod made;
 mod merge;
 mod numbers;
+mod pack;
 mod record;
 mod report;
 mod select;

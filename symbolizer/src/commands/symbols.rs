@@ -10,10 +10,10 @@ use rawstack_symbolizer::profile::Filter;
 use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::symbols;
 
-use super::{locator, select};
+use super::{locator, pack, select};
 use crate::args::names::SymbolsArgs;
 
-/// Tell what was found for each module.
+/// Tell what was found for each module, or pack it.
 pub(crate) fn run(args: &SymbolsArgs) -> Result<ExitCode> {
     let profile = select::load(
         slice::from_ref(&args.file),
@@ -22,6 +22,9 @@ pub(crate) fn run(args: &SymbolsArgs) -> Result<ExitCode> {
         args.output.quiet,
     )?;
     let locator = locator(&args.symbols, args.fetch, args.output.quiet)?;
+    if let Some(target) = &args.pack {
+        return pack::run(args, &profile, &locator, target);
+    }
     let named = select::name_with(profile, &args.symbols, &locator, true)?;
     let mut out = output::open(args.output.output.as_deref())?;
     if args.json {

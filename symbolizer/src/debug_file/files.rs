@@ -181,16 +181,21 @@ impl ModuleFiles {
         if self.holds(path) {
             return;
         }
-        let file = match open_candidate(path) {
-            Ok(file) => file,
-            Err(outcome) => return self.note(rule, path, outcome),
-        };
+        match open_candidate(path) {
+            Ok(file) => self.take_file(module, rule, file),
+            Err(outcome) => self.note(rule, path, outcome),
+        }
+    }
+
+    /// Keep an opened file if it is `module`.
+    pub(super) fn take_file(&mut self, module: &Module, rule: FoundBy, file: ElfFile) {
         let outcome = if is_same(module, &file) {
             Outcome::Found
         } else {
             Outcome::OtherBuild
         };
-        self.settle(rule, path, outcome, file);
+        let path = file.path.clone();
+        self.settle(rule, &path, outcome, file);
     }
 
     /// Remember what was at `path`, and keep the file where it is the module's.

@@ -16,8 +16,10 @@ pub use super::files::{FoundBy, ModuleFiles, Outcome, Tried};
 use super::files::{open_candidate, real_and_given};
 use super::identity::is_same;
 use super::index::FolderIndex;
+use super::mmap::FileBytes;
 pub use super::places::Places;
 use super::places::{below_root, perf_candidates, tree_candidates};
+use super::tar::TarFile;
 use super::{kernel, minidebug, moved};
 
 /// Looks for files of modules.
@@ -26,6 +28,8 @@ pub struct Locator {
     places: Places,
     /// What is in each folder of the command line.
     indexes: Vec<OnceLock<FolderIndex>>,
+    /// What is in each tar file of the command line, where it is one.
+    tars: Vec<OnceLock<Option<TarFile>>>,
     /// Asks servers, where that was wished.
     client: Option<Client>,
 }
@@ -34,9 +38,11 @@ impl Locator {
     /// Look in `places`.
     pub fn new(places: Places) -> Self {
         let indexes = places.folders.iter().map(|_| OnceLock::new()).collect();
+        let tars = places.folders.iter().map(|_| OnceLock::new()).collect();
         Self {
             places,
             indexes,
+            tars,
             client: None,
         }
     }
@@ -57,6 +63,7 @@ impl Locator {
     /// Find what `found` lacks of `module`.
     pub fn complete(&self, module: &Module, mut found: ModuleFiles) -> ModuleFiles {
         let stages = [
+            Self::in_tars,
             Self::in_folders,
             Self::in_perf_cache,
             Self::in_system,
@@ -94,6 +101,26 @@ impl Locator {
             let index = index.get_or_init(|| FolderIndex::of(folder));
             (folder.as_path(), index)
         })
+    }
+
+    fn in_tars(&self, module: &Module, found: &mut ModuleFiles) {
+        for (path, tar) in self.places.folders.iter().zip(&self.tars) {
+            let Some(tar) = tar.get_or_init(|| TarFile::open(path)) else {
+                continue;
+            };
+            let files = match (&module.build_id, &module.content_hash) {
+                (Some(build_id), _) => tar.build_id(build_id),
+                (None, Some(hash)) => tar.hash(hash).into_iter().collect(),
+                (None, None) => Vec::new(),
+            };
+            for (name, bytes) in files {
+                let place = path.join(name);
+                match ElfFile::parse(&place, FileBytes::from(bytes.to_vec())) {
+                    Ok(file) => found.take_file(module, FoundBy::SymbolDir, file),
+                    Err(_) => found.note(FoundBy::SymbolDir, &place, Outcome::NotElf),
+                }
+            }
+        }
     }
 
     fn in_folders(&self, module: &Module, found: &mut ModuleFiles) {

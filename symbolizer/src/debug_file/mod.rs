@@ -18,3 +18,4 @@ pub mod placed;
 mod places;
 pub mod relocations;
 pub mod section;
+mod tar;

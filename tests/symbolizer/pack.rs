@@ -1,0 +1,99 @@
+//! `rawstack symbols --pack`: what it takes along, that other readers take it for an ELF file, and that names are the same.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rawstack_symbolizer::debug_file::elf::ElfFile;
+
+use super::fixtures;
+use super::offline::archive_of;
+use super::run::{rawstack, succeed};
+
+/// Check that a packed tree and a packed tar give the same names as the program itself, are the same bytes each time,
+/// are smaller, and are read by elfutils without a word.
+#[test]
+fn names_without_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::copy(fixtures::build("c-gcc-pie"), here.join("program")).unwrap();
+    archive_of(&here.join("program"), 3).write(here, "a.rawstack");
+    let report = |places: &[&str]| {
+        let args = [
+            "report",
+            "--symbols-only",
+            "--by",
+            "function",
+            "--csv",
+            "a.rawstack",
+        ];
+        succeed(here, &[&args[..], places].concat())
+    };
+    let before = report(&[]);
+    let pack = |out: &str, more: &[&str]| {
+        let ran = rawstack(
+            here,
+            &[&["symbols", "a.rawstack", "--pack", out], more].concat(),
+        );
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.err
+    };
+    let told = pack("tree", &[]);
+    assert!(
+        told.contains("1 files in ") && told.contains("whose originals have "),
+        "{told}"
+    );
+    pack("a.tar", &[]);
+    pack("b.tar", &[]);
+    pack("whole", &["--pack-whole"]);
+    assert!(fs::read(here.join("a.tar")).unwrap() == fs::read(here.join("b.tar")).unwrap());
+    let build_id = ElfFile::open(&here.join("program"))
+        .unwrap()
+        .build_id
+        .unwrap()
+        .to_string();
+    let place = format!(".build-id/{}/{}", &build_id[..2], &build_id[2..]);
+    let packed = here.join("tree").join(&place);
+    let length = |path: &Path| fs::metadata(path).unwrap().len();
+    assert!(length(&packed) < length(&here.join("program")));
+    assert!(
+        fs::read(here.join("whole").join(&place)).unwrap()
+            == fs::read(here.join("program")).unwrap()
+    );
+    check_elfutils(&packed, &build_id);
+    let listed = Command::new("tar")
+        .arg("-tf")
+        .arg(here.join("a.tar"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(listed.stdout).unwrap().trim(), place);
+
+    fs::remove_file(here.join("program")).unwrap();
+    assert_ne!(report(&[]), before);
+    for place in ["tree", "a.tar", "whole"] {
+        assert_eq!(report(&["--symbol-dir", place]), before, "{place}");
+    }
+    let ran = rawstack(here, &["symbols", "a.rawstack", "--pack", "none"]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err.contains("no file of a module was found"),
+        "{}",
+        ran.err
+    );
+}
+
+fn check_elfutils(packed: &Path, build_id: &str) {
+    let read = Command::new("eu-readelf")
+        .args(["-hlS", "-s", "-n", "--debug-dump=frames"])
+        .arg(packed)
+        .output();
+    let read = read.unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&read.stdout),
+        String::from_utf8_lossy(&read.stderr),
+    );
+    assert!(read.status.success() && err.is_empty(), "{err}");
+    for part in [build_id, ".symtab", "advance_loc"] {
+        assert!(out.contains(part), "{part} is not in {out}");
+    }
+}
