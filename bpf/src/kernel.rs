@@ -65,6 +65,11 @@ pub fn tracepoints() -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Whether stacks can be copied: their mapping can be found, and be read page by page (5.17 and newer).
+pub fn can_copy() -> bool {
+    has_loops()
+}
+
 /// Whether programs may loop with `bpf_loop` (5.17 and newer).
 pub(crate) fn has_loops() -> bool {
     /// `BPF_FUNC_loop` of `include/uapi/linux/bpf.h`.

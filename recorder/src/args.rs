@@ -90,6 +90,17 @@ pub struct Args {
         help_heading = "Stacks"
     )]
     pub(crate) kernel_stacks: Switch,
+    /// How user stacks can be unwound: by frame pointers, here; or also later, by
+    /// the programs' unwind information, from copies of the stacks [:BYTES of
+    /// each at most, default 64K]. Copies hold MEMORY OF THE PROGRAMS, with
+    /// whatever secrets lie there: see `rawstack scrub`
+    #[arg(
+        long,
+        value_name = "fp|stack-copy[:BYTES]",
+        default_value = "fp",
+        help_heading = "Stacks"
+    )]
+    pub(crate) unwind: String,
     /// User frames to keep of one stack at most (up to 1024); deeper ones are
     /// told as truncated, with their real depth
     #[arg(

@@ -11,6 +11,7 @@ mod cgroup;
 mod check;
 mod command;
 mod copied_code;
+mod copies;
 mod doctor;
 mod elf;
 mod epoch;

@@ -103,6 +103,7 @@ impl Session<'_> {
                 Event::Tick(tick) => assembler.add_tick(&tick),
                 Event::UserHalf(half) => assembler.add_user_half(&half),
                 Event::Loss(loss) => assembler.add_loss(&loss),
+                Event::Copy(copy) => assembler.add_copy(&copy),
                 _ => {}
             });
             self.send_cuts()?;

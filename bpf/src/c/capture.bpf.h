@@ -107,12 +107,13 @@ static __always_inline struct cpu_state *this_cpu_state(void)
 
 #include "losses.bpf.h"
 #include "walk.bpf.h"
+#include "copy.bpf.h"
 
 static __always_inline void begin_user(struct user_header *head, struct slot *slot, __u32 tid, __u8 state)
 {
 	head->type = EVENT_USER;
 	head->state = state;
-	head->pad = 0;
+	head->copy = COPY_TAKEN;
 	head->user_depth = 0;
 	head->time_ns = bpf_ktime_get_ns();
 	head->owner = slot->owner;
@@ -179,6 +180,13 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 		e->head.state = walk_state(&walk);
 		e->head.user_depth = walk_depth(&walk);
 		e->head.n_user = walk.kept;
+		if (capture_cfg.copy_bytes && !exiting) {
+			int copy = take_copy(slot->owner, slot->ip, !fetch);
+
+			if (copy == COPY_RETRY)
+				return 1;
+			e->head.copy = copy;
+		}
 	}
 	if (exiting)
 		e->head.state = STATE_EXITED;
@@ -206,6 +214,7 @@ static int on_return(struct bpf_map *map, void *key, void *value)
 		if (!missing)
 			break;
 		fetch_stack();
+		fetch_copy();
 	}
 	return 0;
 }
@@ -361,6 +370,23 @@ static __always_inline bool in_user_code(struct tick_event *e)
 	return e->at & AT_PROBE || (capture_cfg.kernel_stacks && !e->n_kernel);
 }
 
+/*
+ * Copy the stack whose frames the event has, too. False: a page is missing, and `partial` does not allow that.
+ */
+static __always_inline bool copy_now(struct tick_event *e, bool partial)
+{
+	__u32 first = e->n_kernel;
+	int copy;
+
+	if (!capture_cfg.copy_bytes || !e->n_user || first > MAX_KERNEL_FRAMES)
+		return true;
+	copy = take_copy(e->owner, e->frames[first], partial);
+	if (copy == COPY_RETRY)
+		return false;
+	e->flags |= copy << TICK_COPY_SHIFT;
+	return true;
+}
+
 static __always_inline void take_user_half(struct cpu_state *cpu, __u32 level, struct tick_event *e,
 					   const enum capture_how how)
 {
@@ -382,6 +408,10 @@ static __always_inline void take_user_half(struct cpu_state *cpu, __u32 level, s
 		e->state = STATE_EXITED;
 	else if (try_first && e->state == STATE_FAULTED && defer_user(cpu, e, bpf_get_current_task_btf()))
 		return;
+	else if (try_first && !copy_now(e, false) && defer_user(cpu, e, bpf_get_current_task_btf()))
+		return;
+	else if (how == CAPTURE_IMMEDIATE)
+		copy_now(e, true);
 	else if (how == CAPTURE_DEFERRED && e->state == STATE_COMPLETE && e->at & AT_ARMING)
 		goto out; /* the return is being hooked for another sample, and would show the same */
 	else if (how == CAPTURE_DEFERRED && (!try_first || e->state == STATE_FAULTED))
