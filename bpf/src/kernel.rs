@@ -1,12 +1,11 @@
 //! What the running kernel can. Knows no programs.
 
-use std::fs::{self, File};
 use std::result;
+use std::{fs, io};
 
 use libbpf_rs::ProgramType;
-use libbpf_rs::btf::types::{Func, Typedef};
-use libbpf_rs::btf::{Btf, TypeId};
 
+use crate::btf::{Btf, Kind as Type};
 use crate::error::{Error, Result};
 use crate::source::Kind;
 
@@ -24,14 +23,11 @@ pub fn can_defer() -> Result<result::Result<(), &'static str>> {
     if lockdown().is_some_and(|level| level == "confidentiality") {
         return Err(Error::LockedDown);
     }
-    File::open(BTF).map_err(Error::NoBtf)?;
-    let btf = Btf::from_path(BTF).map_err(Error::UnreadableBtf)?;
-    let has = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
-    let names = [
-        "bpf_task_work_schedule_resume",
-        "bpf_task_work_schedule_resume_impl",
+    let names: [&[u8]; 2] = [
+        b"bpf_task_work_schedule_resume",
+        b"bpf_task_work_schedule_resume_impl",
     ];
-    Ok(if names.into_iter().any(has) {
+    Ok(if with_types(Type::Func, |name| names.contains(&name))? {
         Ok(())
     } else {
         Err("the kernel has no bpf_task_work (6.18 and newer)")
@@ -51,16 +47,12 @@ fn locked_level(text: &str) -> Option<&str> {
 
 /// Names of the tracepoints that this kernel has, without those of its modules, sorted.
 pub fn tracepoints() -> Result<Vec<String>> {
-    let btf = Btf::from_path(BTF).map_err(Error::UnreadableBtf)?;
-    let mut names: Vec<String> = (1..btf.len())
-        .filter_map(|id| btf.type_by_id::<Typedef<'_>>(TypeId::from(u32::try_from(id).ok()?)))
-        .filter_map(|it| {
-            it.name()?
-                .to_str()?
-                .strip_prefix("btf_trace_")
-                .map(str::to_owned)
-        })
-        .collect();
+    let mut names = Vec::new();
+    with_types(Type::Typedef, |name| {
+        let name = name.strip_prefix(b"btf_trace_");
+        names.extend(name.and_then(|name| String::from_utf8(name.to_vec()).ok()));
+        false
+    })?;
     names.sort_unstable();
     Ok(names)
 }
@@ -68,6 +60,19 @@ pub fn tracepoints() -> Result<Vec<String>> {
 /// Whether stacks can be copied: their mapping can be found, and be read page by page (5.17 and newer).
 pub fn can_copy() -> bool {
     has_loops()
+}
+
+/// Whether `is_wanted` holds for the name of a type of `kind` that this kernel has.
+fn with_types(kind: Type, is_wanted: impl FnMut(&[u8]) -> bool) -> Result<bool> {
+    let bytes = fs::read(BTF).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Error::NoBtf(error),
+        _ => Error::UnreadableBtf(error),
+    })?;
+    let names = Btf::parse(&bytes).and_then(|btf| btf.names(kind));
+    Ok(names
+        .map_err(Error::UnreadableBtf)?
+        .into_iter()
+        .any(is_wanted))
 }
 
 /// Whether programs may loop with `bpf_loop` (5.17 and newer).

@@ -4,6 +4,7 @@
 //! once. This half reads what follows: [`Stream`] hands out events, [`StackTable`] answers what became of an ID.
 //! [`Programs`] are the recorder's own programs on top, [`SideBand`] is what the kernel tells of processes meanwhile.
 
+mod btf;
 mod counter;
 mod error;
 mod event;

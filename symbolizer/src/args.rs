@@ -86,10 +86,11 @@ pub(crate) enum Verb {
 impl Verb {
     /// Whether files of others are mapped and read, which can end the process that does so.
     pub(crate) fn reads_debug_files(&self) -> bool {
-        !matches!(
-            self,
-            Self::Info(_) | Self::Verify(_) | Self::Merge(_) | Self::Cache(_) | Self::Record(_)
-        )
+        match self {
+            Self::Info(args) => !args.raw,
+            Self::Verify(_) | Self::Merge(_) | Self::Cache(_) | Self::Record(_) => false,
+            _ => true,
+        }
     }
 }
 

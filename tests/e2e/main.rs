@@ -23,6 +23,7 @@ mod hotplug;
 mod jit;
 mod killed;
 mod memory;
+mod merge;
 mod names;
 mod off_cpu;
 mod offline;

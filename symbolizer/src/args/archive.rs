@@ -11,7 +11,8 @@ use super::shared::{FilterArgs, OutputArgs, SymbolArgs};
 #[command(after_help = "\
 EXAMPLES:
   rawstack info web.rawstack
-  rawstack info --json web.rawstack | jq .ids")]
+  rawstack info web.rawstack --symbol-dir ./debug
+  rawstack info --json --raw web.rawstack | jq .ids")]
 pub(crate) struct InfoArgs {
     /// Archive
     #[arg(value_name = "FILE")]
@@ -19,6 +20,12 @@ pub(crate) struct InfoArgs {
     /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Look for no names: what the archive itself holds, alone
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -7,7 +7,7 @@ use rawstack_format::record::{Event, Run, State};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{ModuleFrames, advice, mode, modules, pairs, stacks};
+use super::{ModuleFrames, Nameless, advice, mode, modules, pairs, stacks};
 use crate::error::Result;
 use crate::jit::JitFile;
 use crate::profile::{Profile, Summary};
@@ -66,7 +66,7 @@ struct JsonDrop {
 
 impl JsonInfo {
     /// What the only archive of `profile` holds.
-    pub fn of(profile: &Profile, summary: &Summary) -> Self {
+    pub fn of(profile: &Profile, nameless: Nameless<'_>, summary: &Summary) -> Self {
         let nothing = Default::default();
         let recording = summary.recording.as_ref().unwrap_or(&nothing);
         let states = State::ALL.iter().zip(summary.states);
@@ -98,23 +98,23 @@ impl JsonInfo {
             processes: summary.processes,
             threads: summary.threads,
             stacks: stacks(profile),
-            modules: modules(profile),
+            modules: modules(profile, nameless),
             jit_maps: jit_maps(profile),
             runs: summary.runs.iter().map(run).collect(),
             bytes: summary.bytes,
             complete: summary.problems().is_empty(),
             damage: damage(summary),
             writer: clean(&recording.writer).into_owned(),
-            advice: advice::lines(profile, summary),
+            advice: advice::lines(profile, nameless, summary),
             parts: Vec::new(),
         }
     }
 
     /// As [`of`](Self::of), of a part of a merged archive.
-    pub fn of_part(profile: &Profile, summary: &Summary) -> Self {
+    pub fn of_part(profile: &Profile, nameless: Nameless<'_>, summary: &Summary) -> Self {
         Self {
             path: Some(clean(&summary.path).into_owned()),
-            ..Self::of(profile, summary)
+            ..Self::of(profile, nameless, summary)
         }
     }
 
@@ -199,7 +199,13 @@ impl JsonInfo {
                 held.path == module.path && held.build_id == module.build_id
             };
             match self.modules.iter_mut().find(same) {
-                Some(held) => held.frames = held.frames.saturating_add(module.frames),
+                Some(held) => {
+                    held.frames = held.frames.saturating_add(module.frames);
+                    held.named = held
+                        .named
+                        .zip(module.named)
+                        .map(|(a, b)| a.saturating_add(b));
+                }
                 None => self.modules.push(module.clone()),
             }
         }
