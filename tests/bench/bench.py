@@ -15,7 +15,7 @@ from measure import Failed, run
 from peers import FOLDER
 from table import Row, print_row, write
 
-ROWS = {**recording.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS, **comparing.ROWS}
+ROWS = {**recording.ROWS, **copying.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS, **comparing.ROWS}
 
 
 def host_facts() -> dict[str, str]:
