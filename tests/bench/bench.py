@@ -7,6 +7,7 @@ import sys
 
 import blocking
 import comparing
+import copying
 import living
 import pictures
 import recording
