@@ -15,6 +15,21 @@ const MACHINE: u16 = if cfg!(target_arch = "aarch64") {
     X86_64
 };
 
+/// Whether a register may say where code or a frame is. What else is in registers no unwinding needs; it changes with
+/// each sample, and is not the archive's to keep.
+fn may_be_address(value: u64) -> bool {
+    /// Nothing can be mapped below (`vm.mmap_min_addr`).
+    const LOWEST: u64 = 4096;
+    /// End of what the largest address spaces have: 57 bits on x86-64, 52 on arm64. A pointer authentication code stands
+    /// above bit 47 of return addresses there.
+    const END: u64 = if cfg!(target_arch = "aarch64") {
+        u64::MAX
+    } else {
+        1 << 56
+    };
+    (LOWEST..END).contains(&value)
+}
+
 /// Copies that go before the next batch: a chunk of them at most, which bounds what they take.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
@@ -41,7 +56,9 @@ impl Copies {
     pub(crate) fn push(&mut self, copy: &Copy<'_>, counts: &mut CopyCounts) -> bool {
         let mut registers = Registers::default();
         for (number, value) in (0..).zip(copy.registers.iter()) {
-            registers.set(number, value);
+            if may_be_address(value) {
+                registers.set(number, value);
+            }
         }
         let gap = |range: std::ops::Range<usize>| Missing {
             offset: range.start as u64,
@@ -157,6 +174,17 @@ impl CopyCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that addresses are told from numbers.
+    #[test]
+    fn addresses() {
+        for address in [0x1000, 0x40_1136, 0x7fff_ffff_f000] {
+            assert!(may_be_address(address), "{address:#x}");
+        }
+        for number in [0, 200, 0xfff] {
+            assert!(!may_be_address(number), "{number:#x}");
+        }
+    }
 
     /// Check that the summary says that memory was copied, how much, and what is missing; and nothing where none was.
     #[test]

@@ -181,7 +181,7 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 		e->head.user_depth = walk_depth(&walk);
 		e->head.n_user = walk.kept;
 		if (capture_cfg.copy_bytes && !exiting) {
-			int copy = take_copy(slot->owner, slot->ip, !fetch);
+			int copy = take_copy(slot->owner, slot->ip, known_end(&walk), !fetch);
 
 			if (copy == COPY_RETRY)
 				return 1;
@@ -313,6 +313,7 @@ static __always_inline void walk_into(struct tick_event *e, __u32 room, const bo
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
 	e->user_depth = walk_depth(&walk);
+	e->high = known_end(&walk);
 }
 
 /* The same into the event of a level. Not static, as take_user() is not: gone through once, not on each way that leads here. */
@@ -380,7 +381,7 @@ static __always_inline bool copy_now(struct tick_event *e, bool partial)
 
 	if (!capture_cfg.copy_bytes || !e->n_user || first > MAX_KERNEL_FRAMES)
 		return true;
-	copy = take_copy(e->owner, e->frames[first], partial);
+	copy = take_copy(e->owner, e->frames[first], e->high, partial);
 	if (copy == COPY_RETRY)
 		return false;
 	e->flags |= copy << TICK_COPY_SHIFT;
@@ -456,6 +457,7 @@ static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struc
 	e->n_kernel = 0;
 	e->n_user = 0;
 	e->at = request->at;
+	e->high = 0;
 }
 
 /* Reserve an ID and take what can be taken at `level`, which is ours. */

@@ -86,13 +86,16 @@ static __always_inline void copy_registers(struct copy_event *e, struct pt_regs 
 }
 #endif
 
-/* Say where the copy begins, where its mapping ends, and how much of it is asked for; else why there is none. */
-static __always_inline int copy_span(struct copy_event *e, struct task_struct *task, __u64 sp)
+/*
+ * Say where the copy begins, where its mapping ends, and how much of it is asked for; else why there is none. The list of
+ * mappings may be in use, and within an interrupt the kernel looks at it once only: `high` is what it said then.
+ */
+static __always_inline int copy_span(struct copy_event *e, struct task_struct *task, __u64 sp, __u64 high)
 {
-	struct copy_bounds bounds = {};
-	long err = bpf_find_vma(task, sp, keep_copy_bounds, &bounds, 0);
+	struct copy_bounds bounds = { .high = high };
+	long err = high ? 0 : bpf_find_vma(task, sp, keep_copy_bounds, &bounds, 0);
 
-	if (err || !bounds.high)
+	if (err || bounds.high <= sp)
 		return err == -EBUSY ? COPY_CONTENDED : COPY_NO_STACK;
 	e->start = (sp - RED_ZONE) & ~7ULL;
 	if (e->start < bounds.low)
@@ -171,15 +174,15 @@ static __always_inline int send_copy(struct copy_event *e)
 	return COPY_TAKEN;
 }
 
-static __always_inline int fill_copy(struct copy_event *e, __u64 owner, __u64 ip, bool partial)
+static __always_inline int fill_copy(struct copy_event *e, __u64 owner, __u64 ip, __u64 high, bool partial)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	__u64 id = bpf_get_current_pid_tgid();
-	int reason = copy_span(e, task, BPF_CORE_READ(regs, sp));
+	int reason = copy_span(e, task, BPF_CORE_READ(regs, sp), high);
 
 	if (reason)
-		return reason;
+		return reason == COPY_CONTENDED && !partial ? COPY_RETRY : reason;
 	if (!copy_memory(e, partial))
 		return COPY_RETRY;
 	e->type = EVENT_COPY;
@@ -191,12 +194,13 @@ static __always_inline int fill_copy(struct copy_event *e, __u64 owner, __u64 ip
 }
 
 /*
- * Copy the current task's stack for the user half of `owner`, whose code stands at `ip`, and send it. Gives enum
- * copy_state: COPY_RETRY where a page is missing and `partial` does not allow that. This CPU must not be given up.
+ * Copy the current task's stack for the user half of `owner`, whose code stands at `ip`, and send it. Its mapping ends at
+ * `high`, where that is known and not 0. Gives enum copy_state: COPY_RETRY where a page is missing, or the list of mappings
+ * is in use, and `partial` does not allow that. This CPU must not be given up.
  *
  * Not static, so that the verifier goes through it once, as take_user().
  */
-__noinline int take_copy(__u64 owner, __u64 ip, bool partial)
+__noinline int take_copy(__u64 owner, __u64 ip, __u64 high, bool partial)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct copy_event *e = bpf_map_lookup_elem(&copy_scratch, &cpu);
@@ -206,7 +210,7 @@ __noinline int take_copy(__u64 owner, __u64 ip, bool partial)
 		return COPY_CONTENDED;
 	e->busy = 1;
 	barrier();
-	state = fill_copy(e, owner, ip, partial);
+	state = fill_copy(e, owner, ip, high, partial);
 	barrier();
 	e->busy = 0;
 	return state;

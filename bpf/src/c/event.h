@@ -85,6 +85,7 @@ struct tick_event {
 	__u16 n_kernel;
 	__u16 n_user;
 	__u32 at; /* AT_* bits */
+	__u64 high; /* end of the stack's mapping, where the walk had to ask; in the kernel only */
 	__u64 frames[MAX_KERNEL_FRAMES +
 		     MAX_USER_FRAMES]; /* kernel, then user, leaf first; only the filled part is sent */
 };
