@@ -399,7 +399,7 @@ mod tests {
         let copy = |start, missing| {
             let (owner, pid, tid, end) = (1, 2, 2, start + (1 << 20));
             let (registers, bytes) = (Addresses(&[]), bytes.as_slice());
-            Copy {
+            let copy = Copy {
                 owner,
                 pid,
                 tid,
@@ -408,14 +408,17 @@ mod tests {
                 end,
                 missing,
                 bytes,
-            }
-            .missing()
+            };
+            let ranges = copy.missing().into_iter();
+            ranges
+                .map(|range| (range.start, range.end))
+                .collect::<Vec<_>>()
         };
         assert_eq!(copy(0x1000, [0; 3]), []);
-        assert_eq!(copy(0x1000, [0b110, 0, 0]), [4096..12288]);
-        assert_eq!(copy(0x1ff8, [0b1, 0, 0]), [0..8]);
-        assert_eq!(copy(0x1ff8, [0b1001, 0, 0]), [0..8, 8200..12288]);
-        assert_eq!(copy(0x1ff8, [u64::MAX, 0, 0]), [0..12288]);
+        assert_eq!(copy(0x1000, [0b110, 0, 0]), [(4096, 12288)]);
+        assert_eq!(copy(0x1ff8, [0b1, 0, 0]), [(0, 8)]);
+        assert_eq!(copy(0x1ff8, [0b1001, 0, 0]), [(0, 8), (8200, 12288)]);
+        assert_eq!(copy(0x1ff8, [u64::MAX, 0, 0]), [(0, 12288)]);
         assert_eq!(copy(0x1000, [0, 1, 0]), []);
     }
 
