@@ -189,7 +189,16 @@ pub struct Copy<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Copy<'_> {
+impl<'a> Copy<'a> {
+    /// The same, with `bytes` in the place of its memory, of which they have the length.
+    #[must_use]
+    pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> Copy<'b>
+    where
+        'a: 'b,
+    {
+        Copy { bytes, ..*self }
+    }
+
     /// What was not in memory: ranges of `bytes`, upwards, none next to another.
     pub fn missing(&self) -> Vec<Range<usize>> {
         const PAGE: u64 = 4096;

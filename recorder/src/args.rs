@@ -101,6 +101,17 @@ pub struct Args {
         help_heading = "Stacks"
     )]
     pub(crate) unwind: String,
+    /// Which words of copied stacks to keep: all, or only those that may be
+    /// addresses of code or of the stack; the others become zeros. Unwinding
+    /// needs no more, it is a quarter of the size, and holds no text or numbers
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "all",
+        help_heading = "Stacks"
+    )]
+    pub(crate) copy_words: CopyWordsArg,
     /// User frames to keep of one stack at most (up to 1024); deeper ones are
     /// told as truncated, with their real depth
     #[arg(
@@ -204,6 +215,12 @@ pub(crate) enum UserStacksArg {
 pub(crate) enum KernelSymbolsArg {
     Seen,
     All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CopyWordsArg {
+    All,
+    Addresses,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -11,6 +11,7 @@ use rawstack_format::record::{Batch, Completion, Drop, DropReason, Sample, State
 use crate::budget::TableLimits;
 use crate::copies::Copies;
 use crate::epoch::Epoch;
+use crate::sieve::Sieve;
 use crate::totals::Totals;
 use crate::world::World;
 
@@ -86,6 +87,8 @@ pub(crate) struct Assembler {
     run_starts: Vec<u64>,
     /// Copies of stacks that go before the batch that is being filled.
     copies: Copies,
+    /// Keeps of copies what unwinding needs; `None`: all is kept.
+    sieve: Option<Sieve>,
 }
 
 impl Assembler {
@@ -110,7 +113,14 @@ impl Assembler {
             gap: None,
             run_starts: Vec::new(),
             copies: Copies::default(),
+            sieve: None,
         }
+    }
+
+    /// Keep of copies only what a sieve leaves.
+    pub(crate) fn with_sieve(mut self, sieve: Option<Sieve>) -> Self {
+        self.sieve = sieve;
+        self
     }
 
     /// The account up to now, over all archives.
@@ -217,11 +227,19 @@ impl Assembler {
         if self.gap.is_some() && !self.join.waits_for(copy.owner) {
             return;
         }
-        let fits = self.copies.push(copy, &mut self.totals.copies);
+        let mut sieve = self.sieve.take();
+        let sifted = sieve.as_mut().map(|sieve| {
+            let process = self.world.processes.process(copy.pid);
+            let stack = copy.start..=copy.end;
+            sieve.sift(process.program(u64::MAX), &stack, copy.bytes)
+        });
+        let copy = copy.with_bytes(sifted.unwrap_or(copy.bytes));
+        let fits = self.copies.push(&copy, &mut self.totals.copies);
         if !fits {
             self.cut();
-            self.copies.push(copy, &mut self.totals.copies);
+            self.copies.push(&copy, &mut self.totals.copies);
         }
+        self.sieve = sieve;
     }
 
     /// There is no copy of this stack, for the reason in `state`.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rawstack_bpf::{MAX_COPY_BYTES, parse_cpu_list};
 use rustix::system::uname;
 
-use crate::args::{Args, KernelSymbolsArg, Switch, UserStacksArg};
+use crate::args::{Args, CopyWordsArg, KernelSymbolsArg, Switch, UserStacksArg};
 use crate::error::{Error, Result};
 use crate::event_spec::EventSpec;
 use crate::options::{Amount, Growth, Options, Rate, Targets, UserStacks};
@@ -61,6 +61,7 @@ impl Args {
             all_kernel_symbols: self.kernel_symbols == KernelSymbolsArg::All,
             max_frames: self.max_frames,
             copy_bytes: self.copy_bytes()?,
+            copy_addresses_only: self.copy_words == CopyWordsArg::Addresses,
             duration: self
                 .duration
                 .as_deref()
@@ -246,6 +247,10 @@ impl Args {
             ("max-frames", Some(self.max_frames.to_string())),
             ("kernel-stacks", Some(lower(&self.kernel_stacks))),
             ("unwind", (self.unwind != "fp").then(|| self.unwind.clone())),
+            (
+                "copy-words",
+                (self.unwind != "fp").then(|| lower(&self.copy_words)),
+            ),
             (
                 "user-stacks",
                 self.user_stacks.as_ref().map(|stacks| lower(stacks)),

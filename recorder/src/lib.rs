@@ -36,6 +36,7 @@ mod record;
 mod runs;
 mod seccomp;
 mod session;
+mod sieve;
 mod summary;
 mod tables;
 mod target;

@@ -26,6 +26,7 @@ use crate::output::{Output, check_place};
 use crate::privilege;
 use crate::runs::Runs;
 use crate::session::Session;
+use crate::sieve::Sieve;
 use crate::summary::Summary;
 use crate::target::TargetSet;
 use crate::wake::Waker;
@@ -174,7 +175,8 @@ fn run(
     let holds_waiting = output.is_flight();
     let jit = Tracker::new(&helper);
     let world = World::new(helper, map, page);
-    let assembler = Assembler::new(world, budget.tables, holds_waiting);
+    let sieve = options.copy_addresses_only.then(Sieve::default);
+    let assembler = Assembler::new(world, budget.tables, holds_waiting).with_sieve(sieve);
     let mut session = Session {
         options,
         stream,

@@ -260,6 +260,42 @@ fn pages_that_are_out() {
     assert!(missing > 40_000, "{missing} bytes are missing");
 }
 
+/// Check that where only addresses are kept, numbers on the stack become zeros, and that a copy is as long as ever.
+#[test]
+fn addresses_only() {
+    let lab = Lab::new();
+    let options = [
+        "-F",
+        "997",
+        "--unwind",
+        "stack-copy",
+        "--copy-words",
+        "addresses",
+    ];
+    let recording = lab.record(&options, &[text(&workload("copied")), "0.2"]);
+    let blocks = blocks(&recording.output.stdout);
+    let (mut copies, mut words) = (0, 0);
+    for_each_copy(&recording.archive, |copy| {
+        for block in blocks.values().filter(|block| block.is_in(copy)) {
+            let to = block.end().min(copy.start.0 + copy.asked);
+            for address in (block.start..to).step_by(8) {
+                let word = copy.word(address).expect("a word that is in memory");
+                assert!(
+                    word == 0 || word != block.word(address),
+                    "{address:#x} of {block:?}"
+                );
+                words += 1;
+            }
+            copies += 1;
+        }
+    });
+    assert!(
+        copies > 100 && words > 100 * 512,
+        "{words} words in {copies} copies"
+    );
+    assert_eq!(recording.info.options["copy-words"], "addresses");
+}
+
 /// The stack of a copy, by the frame pointers in it.
 fn walk(copy: &StackCopy<'_>) -> Option<Vec<u64>> {
     let (mut fp, sp) = (copy.register(6).unwrap_or(0), copy.register(7)?);
@@ -277,10 +313,15 @@ fn walk(copy: &StackCopy<'_>) -> Option<Vec<u64>> {
 }
 
 /// Check that walking a copy gives, frame for frame, what the kernel's side walked for the same sample: registers and
-/// memory are of one moment. Calls into the kernel from the workload take the way by the return.
+/// memory are of one moment. Calls into the kernel from the workload take the way by the return. What is left of a copy
+/// where only addresses are kept is enough for it.
 #[test]
 fn walks_as_the_recorder() {
-    for mode in ["deferred", "immediate"] {
+    for (mode, words) in [
+        ("deferred", "all"),
+        ("immediate", "all"),
+        ("deferred", "addresses"),
+    ] {
         let lab = Lab::new();
         let options = [
             "-F",
@@ -289,6 +330,8 @@ fn walks_as_the_recorder() {
             "stack-copy",
             "--user-stacks",
             mode,
+            "--copy-words",
+            words,
         ];
         let (program, file) = (workload("read_heavy"), lab.path("file"));
         let recording = lab.record(&options, &[text(&program), text(&file), "1"]);
@@ -308,10 +351,10 @@ fn walks_as_the_recorder() {
             all += 1;
             equal += usize::from(*walked == addresses);
         }
-        assert!(all > 300, "{mode}: {all} samples with copies");
+        assert!(all > 300, "{mode}, {words}: {all} samples with copies");
         assert!(
             percent(equal, all) > 99.0,
-            "{mode}: {equal} of {all} are equal"
+            "{mode}, {words}: {equal} of {all} are equal"
         );
     }
 }
