@@ -160,6 +160,30 @@ fn moved_code() {
     }
 }
 
+/// Print how often code that costs a quarter more where it moved to passes as moved, and check that it seldom does where it
+/// costs half as much again.
+#[test]
+fn moved_and_grown() {
+    let shares = shares();
+    for world in worlds() {
+        for (rank, grown) in [(0, 1.25), (3, 1.25), (0, 1.5), (3, 1.5)] {
+            let into = rank + NAMESPACES;
+            let gained = 1.0 + grown * 0.5 * shares[rank] / shares[into];
+            let outcome = compare(&world, &[(rank, 0.5), (into, gained)], into);
+            println!(
+                "K={} N={} rank {} moved by half and x{grown}: told {:.2}, of these as moved {:.3}",
+                world.runs,
+                world.samples,
+                rank + 1,
+                outcome.told(),
+                outcome.moved()
+            );
+            // A third of the rise is left: at the level of the bound, and three standard errors.
+            assert!(grown < 1.5 || outcome.moved() <= 0.1, "{outcome:?}");
+        }
+    }
+}
+
 /// Check that a true rise hardly ever passes as moved: of one function alone, and of code that costs twice as much where it
 /// moved to.
 #[test]
