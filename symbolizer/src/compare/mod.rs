@@ -18,6 +18,8 @@ pub mod render;
 mod scale;
 pub mod settings;
 mod shift;
+#[cfg(test)]
+mod shift_simulation;
 pub mod sides;
 pub mod stats;
 
