@@ -22,7 +22,7 @@ pub enum Error {
     #[error(
         "failed to read /sys/kernel/btf/vmlinux: {0}; a kernel whose type information is whole is needed"
     )]
-    UnreadableBtf(#[source] libbpf_rs::Error),
+    UnreadableBtf(#[source] io::Error),
     /// A BPF program or map was refused for want of permission.
     #[error(
         "failed to load the BPF programs: {error}; run as root, or with CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN where \

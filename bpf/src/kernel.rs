@@ -1,12 +1,11 @@
 //! What the running kernel can. Knows no programs.
 
-use std::fs::{self, File};
 use std::result;
+use std::{fs, io};
 
 use libbpf_rs::ProgramType;
-use libbpf_rs::btf::types::{Func, Typedef};
-use libbpf_rs::btf::{Btf, TypeId};
 
+use crate::btf::{Btf, Kind as Type};
 use crate::error::{Error, Result};
 use crate::source::Kind;
 
@@ -24,18 +23,16 @@ pub fn can_defer() -> Result<result::Result<(), &'static str>> {
     if lockdown().is_some_and(|level| level == "confidentiality") {
         return Err(Error::LockedDown);
     }
-    File::open(BTF).map_err(Error::NoBtf)?;
-    let btf = Btf::from_path(BTF).map_err(Error::UnreadableBtf)?;
-    let has = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
-    let names = [
-        "bpf_task_work_schedule_resume",
-        "bpf_task_work_schedule_resume_impl",
+    let names: [&[u8]; 2] = [
+        b"bpf_task_work_schedule_resume",
+        b"bpf_task_work_schedule_resume_impl",
     ];
-    Ok(if names.into_iter().any(has) {
-        Ok(())
-    } else {
-        Err("the kernel has no bpf_task_work (6.18 and newer)")
-    })
+    Ok(
+        match types(Type::Func, |name| names.contains(&name))?.is_empty() {
+            true => Err("the kernel has no bpf_task_work (6.18 and newer)"),
+            false => Ok(()),
+        },
+    )
 }
 
 /// How far the kernel is locked down: `none`, `integrity` or `confidentiality`; `None` where it does not say.
@@ -51,18 +48,27 @@ fn locked_level(text: &str) -> Option<&str> {
 
 /// Names of the tracepoints that this kernel has, without those of its modules, sorted.
 pub fn tracepoints() -> Result<Vec<String>> {
-    let btf = Btf::from_path(BTF).map_err(Error::UnreadableBtf)?;
-    let mut names: Vec<String> = (1..btf.len())
-        .filter_map(|id| btf.type_by_id::<Typedef<'_>>(TypeId::from(u32::try_from(id).ok()?)))
-        .filter_map(|it| {
-            it.name()?
-                .to_str()?
-                .strip_prefix("btf_trace_")
-                .map(str::to_owned)
-        })
-        .collect();
+    const PREFIX: &[u8] = b"btf_trace_";
+    let found = types(Type::Typedef, |name| name.starts_with(PREFIX))?;
+    let names = found.iter().filter_map(|name| name.strip_prefix(PREFIX));
+    let names = names.filter_map(|name| String::from_utf8(name.to_vec()).ok());
+    let mut names: Vec<String> = names.collect();
     names.sort_unstable();
     Ok(names)
+}
+
+/// Whether stacks can be copied: their mapping can be found, and be read page by page (5.17 and newer).
+pub fn can_copy() -> bool {
+    has_loops()
+}
+
+/// Names of the types of `kind` that this kernel has and `is_wanted` holds for.
+fn types(kind: Type, is_wanted: impl FnMut(&[u8]) -> bool) -> Result<Vec<Vec<u8>>> {
+    let mut btf = Btf::open(BTF).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Error::NoBtf(error),
+        _ => Error::UnreadableBtf(error),
+    })?;
+    btf.names(kind, is_wanted).map_err(Error::UnreadableBtf)
 }
 
 /// Whether programs may loop with `bpf_loop` (5.17 and newer).

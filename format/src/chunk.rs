@@ -33,7 +33,7 @@ impl Kind {
     pub const JIT_MAP: Self = Self(6);
     /// [`Run`](crate::record::Run)s.
     pub const RUNS: Self = Self(7);
-    /// [`StackCopy`](crate::record::StackCopy)s.
+    /// [`StackCopies`](crate::copies::StackCopies).
     pub const STACK_COPIES: Self = Self(8);
     /// [`End`](crate::record::End).
     pub const END: Self = Self(9);

@@ -7,6 +7,7 @@ use rkyv::util::AlignedVec;
 
 use crate::chunk::{ChunkInfo, Counters, FRAME_LEN, Kind, MAX_RAW_LEN, span_us};
 use crate::compress::Compressor;
+use crate::content;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::record::{Batch, Record};
@@ -47,8 +48,9 @@ impl Encoder {
 
     /// Encode a record. One that is too large or contradicts itself is refused.
     pub fn encode(&mut self, record: &Record) -> Result<Encoded> {
-        self.raw = v1::encode(record, mem::take(&mut self.raw)).map_err(Error::InvalidRecord)?;
-        self.encode_raw(v1::kind(record), times(record))
+        self.raw =
+            content::encode(record, mem::take(&mut self.raw)).map_err(Error::InvalidRecord)?;
+        self.encode_raw(content::kind(record), times(record))
     }
 
     pub(crate) fn encode_index(&mut self, index: &Index) -> Result<Encoded> {
@@ -73,7 +75,7 @@ impl Encoder {
             .resize(stored_len.next_multiple_of(FRAME_LEN), 0);
         Ok(Encoded {
             kind,
-            version: v1::VERSION,
+            version: content::version(kind),
             stored_len: length(stored_len),
             raw_len: length(self.raw.len()),
             times,

@@ -30,6 +30,8 @@
 
 mod chunk;
 mod compress;
+mod content;
+pub mod copies;
 mod damage;
 mod encoded;
 mod error;
@@ -41,6 +43,7 @@ mod reader;
 pub mod record;
 mod source;
 mod v1;
+mod v2;
 mod writer;
 
 pub use chunk::{ChunkInfo, Counters, FRAME_LEN, Kind, MAX_RAW_LEN, MAX_STORED_LEN};

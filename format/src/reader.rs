@@ -9,13 +9,13 @@ use zstd::bulk::Decompressor;
 
 use crate::chunk::{ChunkInfo, FRAME_LEN, Frame, Kind, MAX_RAW_LEN, MAX_STORED_LEN};
 use crate::compress;
+use crate::content;
 use crate::damage::{Cause, Damage, Gap};
 use crate::encoded::Encoded;
 use crate::error::{Error, Result};
 use crate::header::{HEADER_LEN, Header};
 use crate::record::Record;
 use crate::source::Source;
-use crate::v1;
 
 /// Work on chunks that turn out damaged, in bytes, that is allowed beyond [`WASTE_FACTOR`].
 const WASTE_BASE: u64 = 64 << 20;
@@ -201,7 +201,7 @@ impl<R: Read> Reader<R> {
             return Ok(Err(Cause::Checksum));
         }
         let stored = &bytes[FRAME_LEN..FRAME_LEN + stored_len];
-        let known = info.version == v1::VERSION && info.kind.name().is_some();
+        let known = content::is_known(info.kind, info.version);
         let mut record = None;
         if known && info.kind != Kind::INDEX && self.selection.has(info.kind) {
             match self.unpacker.unpack(&info, stored)? {
@@ -338,7 +338,7 @@ impl Unpacker {
         if !compress::decompress(decompressor, stored, info.raw_len as usize, &mut self.raw) {
             return Ok(Err(Cause::Compression));
         }
-        Ok(v1::decode(info.kind, &self.raw).map_err(Cause::Content))
+        Ok(content::decode(info.kind, info.version, &self.raw).map_err(Cause::Content))
     }
 }
 

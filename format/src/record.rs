@@ -8,6 +8,7 @@
 //! bounded, and a damaged chunk costs names until the end of its epoch at most. Each batch carries the index of the
 //! first row it adds to each table: a gap shows as a gap and shifts nothing.
 
+use crate::copies::StackCopies;
 use crate::damage::Damage;
 use crate::id::{Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex};
 
@@ -32,8 +33,9 @@ pub enum Record {
     JitMap(JitMap),
     /// Repetitions of the command and their declared work.
     Runs(Vec<Run>),
-    /// Copied stack bytes and registers of stacks to be unwound offline.
-    StackCopies(Vec<StackCopy>),
+    /// Copied memory and registers of user halves, to be unwound offline. They stand before the batch with the rows that
+    /// they belong to.
+    StackCopies(StackCopies),
     /// The end of the recording with the totals. Missing when the recorder was killed.
     End(End),
     /// What is to be said of the archive that a part of a merged one was: the part's last chunk.
@@ -526,27 +528,6 @@ pub struct Run {
     pub work: f64,
     /// Exit status as from `wait`, -1 while it runs.
     pub exit: i32,
-}
-
-/// Copied stack bytes of one user half.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StackCopy {
-    /// ID whose user half this is.
-    pub owner: StackId,
-    /// Copy of the same thread that `bytes` differ from, 0 when `bytes` stand alone.
-    pub base: StackId,
-    /// ELF machine whose registers these are.
-    pub machine: u16,
-    /// DWARF register number, value.
-    pub registers: Vec<(u16, u64)>,
-    /// Address of the first byte.
-    pub start: Addr,
-    /// Bytes, in a coding named by `coding`.
-    pub bytes: Vec<u8>,
-    /// 0: plain.
-    pub coding: u16,
-    /// Bytes that the stack really had.
-    pub size: u64,
 }
 
 /// Totals of a recording that ended by itself.

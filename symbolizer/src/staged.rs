@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,34 +22,53 @@ pub struct Staged {
     file: File,
     /// Its name until it is kept, where the file system has no files without one.
     beside: Option<PathBuf>,
+    /// Whether only its owner may read it, whatever stood there.
+    is_private: bool,
 }
+
+/// Permissions of a file that anybody may read, as far as the user's mask lets them, ...
+const SHARED: u32 = 0o666;
+/// ... and of one that is its owner's.
+const PRIVATE: u32 = 0o600;
 
 impl Staged {
     /// Begin a file that shall be at `target`, on the same file system and with the permissions of what stands there.
     pub fn create(target: &Path) -> io::Result<Self> {
         // What a symbolic link leads to is replaced, not the link.
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        Self::begin(target, SHARED)
+    }
+
+    /// Begin a file that shall be at `target` and that only its owner may read.
+    pub fn create_private(target: &Path) -> io::Result<Self> {
+        Self::begin(target.to_owned(), PRIVATE)
+    }
+
+    fn begin(target: PathBuf, mode: u32) -> io::Result<Self> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        match open(folder(&target), flags, Mode::from_raw_mode(0o666)) {
+        match open(folder(&target), flags, Mode::from_raw_mode(mode)) {
             Ok(file) => Ok(Self {
                 target,
                 file: file.into(),
                 beside: None,
+                is_private: mode == PRIVATE,
             }),
-            Err(_) => Self::named(target),
+            Err(_) => Self::named(target, mode),
         }
     }
 
-    /// As [`create`](Self::create), with a name from the start.
-    fn named(target: PathBuf) -> io::Result<Self> {
+    /// As [`begin`](Self::begin), with a name from the start.
+    fn named(target: PathBuf, mode: u32) -> io::Result<Self> {
         let (beside, file) = in_free_place(&target, |path| {
             let mut options = OpenOptions::new();
-            options.read(true).write(true).create_new(true).open(path)
+            let options = options.read(true).write(true).create_new(true);
+            options.mode(mode).open(path)
         })?;
         Ok(Self {
             target,
             file,
             beside: Some(beside),
+            is_private: mode == PRIVATE,
         })
     }
 
@@ -66,23 +86,33 @@ impl Staged {
     pub fn keep(mut self) -> io::Result<()> {
         let beside = match self.beside.take() {
             Some(beside) => beside,
-            None => {
-                let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                let link = |path: &Path| {
-                    let linked = linkat(CWD, &own, CWD, path, AtFlags::SYMLINK_FOLLOW);
-                    linked.map_err(io::Error::from)
-                };
-                in_free_place(&self.target, link)?.0
-            }
+            None => in_free_place(&self.target, |path| self.link(path))?.0,
         };
         let take_place = || {
             // By name: some file systems forget what was said of a file without one.
-            if let Ok(held) = self.target.metadata() {
+            if !self.is_private
+                && let Ok(held) = self.target.metadata()
+            {
                 fs::set_permissions(&beside, held.permissions())?;
             }
             fs::rename(&beside, &self.target)
         };
         take_place().inspect_err(|_| _ = fs::remove_file(&beside))
+    }
+
+    /// Put the file into its place, where nothing stands there: not even a symbolic link.
+    pub fn keep_where_free(self) -> io::Result<()> {
+        match &self.beside {
+            // The other name goes with `self`.
+            Some(beside) => fs::hard_link(beside, &self.target),
+            None => self.link(&self.target),
+        }
+    }
+
+    /// Give the file, which has no name, one that is not taken.
+    fn link(&self, path: &Path) -> io::Result<()> {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        linkat(CWD, &own, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
     }
 
     /// As [`keep`](Self::keep), but where the very same bytes stand in the place already, leave these untouched.
@@ -171,9 +201,11 @@ mod tests {
         fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
         let link = folder.path().join("link");
         symlink("out", &link).unwrap();
-        for (number, create) in [Staged::create, |path: &Path| Staged::named(path.to_owned())]
-            .into_iter()
-            .enumerate()
+        for (number, create) in [Staged::create, |path: &Path| {
+            Staged::named(path.to_owned(), SHARED)
+        }]
+        .into_iter()
+        .enumerate()
         {
             let before = fs::read(&target).unwrap();
             let staged = create(&target).unwrap();
@@ -196,6 +228,34 @@ mod tests {
         assert_eq!(fs::read_to_string(&target).unwrap(), "through the link");
         assert!(link.is_symlink());
         assert_eq!(target.metadata().unwrap().mode() & 0o777, 0o640);
+    }
+
+    /// Check that a private file is its owner's alone, whatever stood there, and that it takes a free place only where it
+    /// is asked to, with a file that has a name from the start and with one that has none.
+    #[test]
+    fn private_and_free() {
+        for create in [
+            |path: &Path| Staged::create_private(path),
+            |path: &Path| Staged::named(path.to_owned(), PRIVATE),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let target = folder.path().join("out");
+            let staged = create(&target).unwrap();
+            write(&staged, "first");
+            staged.keep_where_free().unwrap();
+            let refused = create(&target).unwrap().keep_where_free().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+            assert_eq!(fs::read_to_string(&target).unwrap(), "first");
+            fs::set_permissions(&target, fs::Permissions::from_mode(0o644)).unwrap();
+            create(&target).unwrap().keep().unwrap();
+            let meta = target.metadata().unwrap();
+            assert_eq!((meta.len(), meta.mode() & 0o777), (0, 0o600));
+            let link = folder.path().join("link");
+            symlink("nowhere", &link).unwrap();
+            let refused = create(&link).unwrap().keep_where_free().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+            assert_eq!(names(folder.path()), 2);
+        }
     }
 
     /// Check that a file with the same bytes stays the file that it was, and that one byte makes it another.

@@ -41,6 +41,31 @@ pub fn symbolize(
     inlines: bool,
     progress: &Progress<'_>,
 ) -> SymbolizedProfile {
+    let mut builder = look_up(&mut profile, locator, symbolizer, inlines, progress);
+    builder.markers();
+    builder.finish(profile)
+}
+
+/// For each module of `profile`, in the order of its tree, how many distinct frames have no name here.
+pub fn nameless_frames(
+    profile: &mut Profile,
+    locator: &Locator,
+    symbolizer: &Symbolizer,
+    progress: &Progress<'_>,
+) -> Vec<u64> {
+    let named = look_up(profile, locator, symbolizer, false, progress).out;
+    let of_tree = named.modules.iter().take(profile.tree.modules().len());
+    of_tree.map(ModuleSymbols::nameless).collect()
+}
+
+/// Find what each frame of `profile` is called.
+fn look_up(
+    profile: &mut Profile,
+    locator: &Locator,
+    symbolizer: &Symbolizer,
+    inlines: bool,
+    progress: &Progress<'_>,
+) -> Builder {
     let modules: Vec<&Module> = profile
         .tree
         .modules()
@@ -48,12 +73,12 @@ pub fn symbolize(
         .map(|(_, module)| module)
         .collect();
     let mut files = symbolizer.locate(locator, &modules, &|| progress(false));
-    add_vdsos(&profile, &mut files);
-    let trampolines = Trampolines::find(&modules, &files, &user_offsets(&profile));
+    add_vdsos(profile, &mut files);
+    let trampolines = Trampolines::find(&modules, &files, &user_offsets(profile));
     profile.tree.mark_interrupted(&|frame: &TreeFrame| {
         !frame.kernel && trampolines.has(frame.module.index(), frame.offset)
     });
-    let offsets = wanted_offsets(&profile);
+    let offsets = wanted_offsets(profile);
     let empty = KernelSymbolTable::default();
     let kernel = |archive: u32| profile.kernels.get(archive as usize).unwrap_or(&empty);
     let queries = profile.tree.modules().iter().zip(&files).zip(&offsets);
@@ -65,7 +90,7 @@ pub fn symbolize(
             kernel: kernel(*archive),
         })
         .collect();
-    let wanted = wanted_functions(&profile);
+    let wanted = wanted_functions(profile);
     let jit_query = JitQuery {
         table: &profile.jit,
         wanted: &wanted,
@@ -79,10 +104,9 @@ pub fn symbolize(
         inlines,
         ..Builder::default()
     };
-    builder.modules(&profile, &files);
-    builder.frames(&profile);
-    builder.markers();
-    builder.finish(profile)
+    builder.modules(profile, &files);
+    builder.frames(profile);
+    builder
 }
 
 /// Put `profile` into the form of one with names, without looking for any: each frame is its module and offset.

@@ -58,6 +58,11 @@ pub struct ModuleSymbols {
 }
 
 impl ModuleSymbols {
+    /// Distinct frames without a name.
+    pub fn nameless(&self) -> u64 {
+        self.unresolved.iter().map(|(_, count)| count).sum()
+    }
+
     /// Address of an offset as the file states it; the offset itself where no part with code holds it.
     pub fn vaddr(&self, offset: u64) -> u64 {
         // A part is mapped as whole pages; of two that share one the part that holds the offset itself goes first.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -297,8 +298,16 @@ fn no_slot() {
     };
     let mut logger = Logger::start(&mut room, &setup);
     logger.watch(std::process::id());
+    // Both are in the kernel at once, however busy the machine is.
+    let together = Arc::new(Barrier::new(2));
+    let sleeper = |together: Arc<Barrier>| {
+        move || {
+            together.wait();
+            thread::sleep(Duration::from_secs(1));
+        }
+    };
     let sleepers: Vec<_> = (0..2)
-        .map(|_| thread::spawn(|| thread::sleep(Duration::from_millis(300))))
+        .map(|_| thread::spawn(sleeper(Arc::clone(&together))))
         .collect();
     let mut ids = Vec::new();
     while ids.len() < 2 {

@@ -208,7 +208,11 @@ fn failed_sync() {
     let lab = Lab::new();
     let disk = Overcommitted::new(&lab);
     let archive = disk.path.join("s.rawstack");
-    let output = many_bytes(&archive, &["-d", "3s"]).output().code(2);
+    let mut recorder = many_bytes(&archive, &[]).spawn();
+    // More than the device holds.
+    recorder.wait_until("it has written much", || is_longer(&archive, 1 << 20));
+    recorder.signal(Signal::TERM);
+    let output = recorder.wait().code(2);
     let told = output.stderr.lines().last().unwrap_or_default();
     assert!(
         told.contains("failed to sync") && told.contains("check the disk"),

@@ -8,7 +8,7 @@ use rawstack_test_support::programs::{rawstack, target_dir, workload, workspace_
 use crate::recording::{Lab, text};
 
 /// How long all formats may take.
-const DEADLINE: Duration = Duration::from_secs(180);
+const DEADLINE: Duration = Duration::from_secs(400);
 
 /// Check that every export of programs with threads, inlined functions and C++ and Rust names, recorded at 1 kHz, has the
 /// report's times by function.

@@ -12,6 +12,7 @@
 mod accounting;
 mod churn;
 mod command_line;
+mod copies;
 mod diff;
 mod disk;
 mod doctor;
@@ -23,6 +24,7 @@ mod hotplug;
 mod jit;
 mod killed;
 mod memory;
+mod merge;
 mod names;
 mod off_cpu;
 mod offline;

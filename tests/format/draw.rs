@@ -3,14 +3,49 @@
 use std::vec;
 
 use rawstack_format::Damage;
+use rawstack_format::copies::{
+    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, StackCopies, X86_64,
+};
 use rawstack_format::id::{
     Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex,
 };
 use rawstack_format::record::{
     Batch, Completion, Drop, DropReason, End, Event, Frame, FrameKind, JitMap, KernelModule,
     KernelModules, KernelSymbol, KernelSymbols, Mapping, Mode, Module, ModuleKind, Part, Process,
-    Record, Recording, Run, Sample, Segment, StackCopy, StackNode, State, Thread, Vdso,
+    Record, Recording, Run, Sample, Segment, StackNode, State, Thread, Vdso,
 };
+
+/// A copy of a stack with memory of its own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DrawnCopy {
+    pub(crate) owner: u64,
+    pub(crate) task: (u32, u32),
+    pub(crate) registers: Registers,
+    pub(crate) loss: CopyLoss,
+    pub(crate) start: u64,
+    pub(crate) left_out: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) missing: Vec<Missing>,
+}
+
+impl DrawnCopy {
+    pub(crate) fn new(&self) -> NewCopy<'_> {
+        let asked = self.bytes.len() as u64;
+        NewCopy {
+            owner: StackId(self.owner),
+            pid: self.task.0,
+            tid: self.task.1,
+            machine: X86_64,
+            registers: self.registers,
+            loss: self.loss,
+            start: Addr(self.start),
+            end: Addr(self.start + asked + self.left_out),
+            asked,
+            bytes: &self.bytes,
+            missing: &self.missing,
+        }
+    }
+}
 
 /// Builds records from drawn numbers; zeros when they are used up, so that fewer numbers make a smaller record.
 pub(crate) struct Draw(pub(crate) vec::IntoIter<u64>);
@@ -102,7 +137,7 @@ impl Draw {
                 bytes: self.bytes(),
             }),
             5 => Record::Runs(self.list(5, Self::run)),
-            6 => Record::StackCopies(self.list(5, Self::stack_copy)),
+            6 => Record::StackCopies(self.stack_copies()),
             7 => Record::End(self.end()),
             8 => Record::Part(self.part()),
             _ => Record::Batch(self.batch()),
@@ -183,17 +218,57 @@ impl Draw {
         }
     }
 
-    fn stack_copy(&mut self) -> StackCopy {
-        StackCopy {
-            owner: StackId(self.u64()),
-            base: StackId(self.u64()),
-            machine: self.u16(),
-            registers: self.list(5, |draw| (draw.u16(), draw.u64())),
-            start: Addr(self.u64()),
-            bytes: self.bytes(),
-            coding: self.u16(),
-            size: self.u64(),
+    /// Copies of two processes with three threads, whose stacks have much in common.
+    fn stack_copies(&mut self) -> StackCopies {
+        let mut builder = CopiesBuilder::default();
+        for copy in self.list(8, Self::drawn_copy) {
+            assert!(
+                builder.push(&copy.new()).unwrap(),
+                "a chunk holds eight copies"
+            );
         }
+        builder.take()
+    }
+
+    /// One copy as it is taken.
+    pub(crate) fn drawn_copy(&mut self) -> DrawnCopy {
+        let words = self.below(80) as u64;
+        let start = 0x7fff_0000_0000 + self.below(90) as u64 * 8;
+        let mut copy = DrawnCopy {
+            owner: self.u64(),
+            task: self.of(&[(7, 7), (7, 8), (9, 9)]),
+            start,
+            left_out: self.of(&[0, 5, 0x7_0000_0000]),
+            ..DrawnCopy::default()
+        };
+        if self.below(6) == 0 {
+            copy.loss = self.of(&CopyLoss::ALL[1..]);
+            copy.left_out = 0;
+            return copy;
+        }
+        copy.bytes = (0..words)
+            .flat_map(|_| {
+                self.of(&[0, 1, 0x7fff_0000_0100_u64, u64::MAX])
+                    .to_le_bytes()
+            })
+            .collect();
+        let mut from = 0;
+        while self.bool() && from < words {
+            let offset = from + self.below((words - from) as usize) as u64;
+            let len = 1 + self.below((words - offset) as usize) as u64;
+            copy.missing.push(Missing {
+                offset: offset * 8,
+                len: len * 8,
+            });
+            let range = offset as usize * 8..(offset + len) as usize * 8;
+            copy.bytes[range].fill(0);
+            from = offset + len + 1;
+        }
+        for _ in 0..self.below(5) {
+            let (number, value) = (self.below(40) as u16, self.u64());
+            assert!(copy.registers.set(number, value));
+        }
+        copy
     }
 
     fn end(&mut self) -> End {

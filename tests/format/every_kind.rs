@@ -1,12 +1,15 @@
 //! One record of each kind: what the golden archive holds.
 
+use rawstack_format::copies::{
+    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, StackCopies, X86_64,
+};
 use rawstack_format::id::{
     Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex,
 };
 use rawstack_format::record::{
     Batch, Completion, Drop, DropReason, End, Event, Frame, FrameKind, JitMap, KernelModule,
     KernelModules, KernelSymbol, KernelSymbols, Mapping, Mode, Module, ModuleKind, Process, Record,
-    Recording, Run, Sample, Segment, StackCopy, StackNode, State, Thread, Vdso,
+    Recording, Run, Sample, Segment, StackNode, State, Thread, Vdso,
 };
 
 /// One record of each kind, with every field set to something of its own.
@@ -72,16 +75,7 @@ pub(crate) fn every_kind() -> Vec<Record> {
                 exit: -1,
             },
         ]),
-        Record::StackCopies(vec![StackCopy {
-            owner: StackId(1 << 48 | 5),
-            base: StackId(4),
-            machine: 62,
-            registers: vec![(7, 0x7fff_0000_1000), (16, 0x40_1136)],
-            start: Addr(0x7fff_0000_1000),
-            bytes: vec![0xaa; 48],
-            coding: 0,
-            size: 4096,
-        }]),
+        Record::StackCopies(copies()),
         Record::End(End {
             end_ns: 2_000_000_000,
             end_wall_ns: 1_700_000_001_000_000_000,
@@ -90,6 +84,50 @@ pub(crate) fn every_kind() -> Vec<Record> {
             exit: 3,
         }),
     ]
+}
+
+/// Two copies of one thread and what is told of a third.
+fn copies() -> StackCopies {
+    let mut builder = CopiesBuilder::default();
+    let mut registers = Registers::default();
+    assert!(registers.set(7, 0x7fff_0000_1080) && registers.set(16, 0x40_1136));
+    let bytes = [0xaa; 48];
+    let first = NewCopy {
+        owner: StackId(1 << 48 | 5),
+        pid: 77,
+        tid: 78,
+        machine: X86_64,
+        registers,
+        start: Addr(0x7fff_0000_1000),
+        end: Addr(0x7fff_0000_2000),
+        asked: 64,
+        bytes: &bytes,
+        ..NewCopy::default()
+    };
+    assert!(builder.push(&first).unwrap());
+    let mut changed = bytes;
+    changed[8..16].fill(0xbb);
+    let missing = [Missing {
+        offset: 24,
+        len: 16,
+    }];
+    let second = NewCopy {
+        owner: StackId(1 << 48 | 6),
+        bytes: &changed,
+        missing: &missing,
+        ..first
+    };
+    assert!(builder.push(&second).unwrap());
+    let third = NewCopy {
+        owner: StackId(9),
+        pid: 78,
+        tid: 78,
+        machine: X86_64,
+        loss: CopyLoss::BufferFull,
+        ..NewCopy::default()
+    };
+    assert!(builder.push(&third).unwrap());
+    builder.take()
 }
 
 fn kernel_symbols() -> KernelSymbols {

@@ -10,8 +10,11 @@ use crate::common::{archive, ranges, read};
 use crate::every_kind::every_kind;
 
 fn golden_path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../tests/fixtures/archives/v1/every-kind.rawstack")
+    archives().join("every-kind.rawstack")
+}
+
+fn archives() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/archives/v1")
 }
 
 /// The golden archive. `UPDATE_GOLDEN=1` writes it anew: only for a version that was never released.
@@ -39,6 +42,42 @@ fn rows() {
     assert_eq!(records, every_kind());
 }
 
+/// Check that stack copies of version 1 are read as today's, all else in their archive as ever.
+#[test]
+fn copies_of_version_1() {
+    let bytes = fs::read(archives().join("every-kind-copies-1.rawstack")).unwrap();
+    let (chunks, damage) = read(&bytes);
+    assert!(damage.is_none() && damage.ended && damage.unknown_chunks == 0);
+    let mut expected = every_kind();
+    let copies = chunks
+        .iter()
+        .zip(&mut expected)
+        .filter_map(|(chunk, expected)| {
+            let record = chunk.record.as_ref().unwrap();
+            let Record::StackCopies(copies) = record else {
+                assert_eq!(record, expected);
+                return None;
+            };
+            assert_eq!(chunk.info.version, 1);
+            Some(copies)
+        });
+    let copies: Vec<_> = copies.collect();
+    assert_eq!((copies.len(), copies[0].len()), (1, 1));
+    let mut reader = copies[0].reader();
+    let copy = reader.next().unwrap();
+    assert_eq!((copy.owner.0, copy.machine), (1 << 48 | 5, 62));
+    assert_eq!(
+        (copy.start.0, copy.end.0),
+        (0x7fff_0000_1000, 0x7fff_0000_2000)
+    );
+    assert_eq!((copy.asked, copy.copied(), copy.is_cut()), (48, 48, true));
+    let registers = [7, 16, 0].map(|number| copy.register(number));
+    assert_eq!(registers, [Some(0x7fff_0000_1000), Some(0x40_1136), None]);
+    let mut bytes = Vec::new();
+    copy.unpack(&mut bytes);
+    assert_eq!(bytes, [0xaa; 48]);
+}
+
 /// Check that every frame and every rkyv root is written today byte for byte as it was once: whoever changes a layout
 /// must give it a new version. What zstd makes of a root may change, so lengths and checksums are left out.
 #[test]
@@ -57,15 +96,19 @@ fn bytes() {
     }
 }
 
-/// Check that the seeds of the fuzz target `read_content` are the roots of the golden archive, each behind its kind.
+/// Check that the seeds of the fuzz target `read_content` are the roots of the golden archive, each behind its kind + 12 for each version above 1.
 #[test]
 fn fuzz_seeds() {
     let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/seeds/read_content");
     let golden = golden();
     for range in ranges(&golden) {
         let chunk = &golden[range];
-        let seed = [&chunk[8..9], &unpack(chunk)[..]].concat();
-        let path = dir.join(format!("kind-{}", chunk[8]));
+        let (kind, version) = (chunk[8], chunk[9]);
+        let seed = [&[kind + 12 * (version - 1)], &unpack(chunk)[..]].concat();
+        let path = dir.join(match version {
+            1 => format!("kind-{kind}"),
+            _ => format!("kind-{kind}-version-{version}"),
+        });
         if env::var_os("UPDATE_GOLDEN").is_some() {
             fs::create_dir_all(&dir).unwrap();
             fs::write(&path, &seed).unwrap();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 mod common;
+mod copies;
 mod cost;
 mod cut;
 mod disk_full;

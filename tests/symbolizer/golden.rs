@@ -44,13 +44,23 @@ fn check(name: &str, args: &[&str]) {
     check_golden(name, &out);
 }
 
-/// Check `info` as text and as JSON, of a whole archive and of one that was cut.
+/// Check `info` as text and as JSON, of a whole archive with the share of frames that have names, and of one that was
+/// cut, without.
 #[test]
 fn info() {
-    check("info/golden.txt", &["info", "golden.rawstack"]);
-    check("info/golden.json", &["info", "--json", "golden.rawstack"]);
-    check("info/killed.txt", &["info", "killed.rawstack"]);
-    check("info/damaged.json", &["info", "--json", "damaged.rawstack"]);
+    check(
+        "info/golden.txt",
+        &["info", "golden.rawstack", "--symbol-dir", "debug"],
+    );
+    check(
+        "info/golden.json",
+        &["info", "--json", "--symbol-dir", "debug", "golden.rawstack"],
+    );
+    check("info/killed.txt", &["info", "--raw", "killed.rawstack"]);
+    check(
+        "info/damaged.json",
+        &["info", "--json", "--raw", "damaged.rawstack"],
+    );
 }
 
 /// Check that `verify` ends with 0 for a whole archive, with 1 for others, and says what is wrong.

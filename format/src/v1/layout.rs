@@ -5,14 +5,16 @@
 
 use super::batch::ArchivedBatchRoot;
 use super::blobs::ArchivedBlobs;
+use super::copies::ArchivedStackCopiesRoot;
 use super::kernel::{ArchivedKernelModulesRoot, ArchivedKernelSymbolsRoot, ArchivedVdsoRoot};
 use super::part::ArchivedPartRoot;
-use super::pieces::{ArchivedJitMapRoot, ArchivedStackCopiesRoot};
+use super::pieces::ArchivedJitMapRoot;
 use super::recording::{ArchivedEndRoot, ArchivedRecordingRoot, ArchivedRunsRoot};
 use super::samples::{ArchivedCompletions, ArchivedDrops, ArchivedSamples};
 use super::stacks::{ArchivedFrames, ArchivedStacks};
 use super::tables::{ArchivedMappings, ArchivedModules, ArchivedProcesses, ArchivedThreads};
 use crate::index::{ArchivedEntryRoot, ArchivedIndexRoot};
+use crate::v2::copies::ArchivedStackCopiesRoot as StackCopiesRoot2;
 
 /// A relative pointer and a length.
 const VEC: usize = 8;
@@ -44,6 +46,7 @@ layout! {
     ArchivedVdsoRoot: 4 + 20, 4;
     ArchivedJitMapRoot: 2 * 8 + 2 * 4 + VEC, 8;
     ArchivedStackCopiesRoot: 2 * 4 + 9 * VEC + 20, 4;
+    StackCopiesRoot2: 4 * 4 + 16 * VEC, 4;
     ArchivedPartRoot: 8 * 8 + 5 * 4 + 6 * VEC + 20, 8;
     ArchivedEntryRoot: 3 * 8, 8;
     ArchivedIndexRoot: 4 + VEC, 4;

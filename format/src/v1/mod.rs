@@ -22,7 +22,8 @@ use crate::record::Record;
 mod batch;
 mod blobs;
 pub mod bound;
-mod column;
+pub(crate) mod column;
+mod copies;
 #[cfg(test)]
 mod hostile;
 mod kernel;
@@ -44,7 +45,7 @@ pub const MAX_ROWS: usize = 1 << 16;
 type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// Number of rows as it is stored.
-fn row_count<T>(rows: &[T]) -> Result<u32, Invalid> {
+pub(crate) fn row_count<T>(rows: &[T]) -> Result<u32, Invalid> {
     u32::try_from(rows.len())
         .ok()
         .filter(|_| rows.len() <= MAX_ROWS)
@@ -52,7 +53,7 @@ fn row_count<T>(rows: &[T]) -> Result<u32, Invalid> {
 }
 
 /// Number of rows as it is used.
-fn checked_rows(rows: u32) -> Result<usize, Invalid> {
+pub(crate) fn checked_rows(rows: u32) -> Result<usize, Invalid> {
     let rows = rows as usize;
     if rows <= MAX_ROWS {
         Ok(rows)
@@ -61,23 +62,7 @@ fn checked_rows(rows: u32) -> Result<usize, Invalid> {
     }
 }
 
-/// The kind of chunk that holds `record`.
-pub(crate) fn kind(record: &Record) -> Kind {
-    match record {
-        Record::Recording(_) => Kind::RECORDING,
-        Record::KernelSymbols(_) => Kind::KERNEL_SYMBOLS,
-        Record::KernelModules(_) => Kind::KERNEL_MODULES,
-        Record::Vdso(_) => Kind::VDSO,
-        Record::Batch(_) => Kind::BATCH,
-        Record::JitMap(_) => Kind::JIT_MAP,
-        Record::Runs(_) => Kind::RUNS,
-        Record::StackCopies(_) => Kind::STACK_COPIES,
-        Record::End(_) => Kind::END,
-        Record::Part(_) => Kind::PART,
-    }
-}
-
-/// Turn `record` into the bytes of its root, in `raw`'s memory.
+/// Turn `record`, of a kind that is written in this version, into the bytes of its root, in `raw`'s memory.
 pub(crate) fn encode(record: &Record, raw: AlignedVec) -> Result<AlignedVec, Invalid> {
     match record {
         Record::Recording(recording) => to_bytes(&recording::encode(recording)?, raw),
@@ -87,7 +72,8 @@ pub(crate) fn encode(record: &Record, raw: AlignedVec) -> Result<AlignedVec, Inv
         Record::Batch(batch) => to_bytes(&batch::encode(batch)?, raw),
         Record::JitMap(map) => to_bytes(&pieces::encode_jit_map(map), raw),
         Record::Runs(runs) => to_bytes(&recording::encode_runs(runs)?, raw),
-        Record::StackCopies(copies) => to_bytes(&pieces::encode_copies(copies)?, raw),
+        // Written as version 2.
+        Record::StackCopies(_) => Err(Invalid::Layout),
         Record::End(end) => to_bytes(&recording::encode_end(end), raw),
         Record::Part(part) => to_bytes(&part::encode(part)?, raw),
     }
@@ -103,7 +89,7 @@ pub(crate) fn decode(kind: Kind, raw: &AlignedVec) -> Result<Option<Record>, Inv
         Kind::BATCH => Record::Batch(batch::decode(access(raw)?)?),
         Kind::JIT_MAP => Record::JitMap(pieces::decode_jit_map(access(raw)?)?),
         Kind::RUNS => Record::Runs(recording::decode_runs(access(raw)?)?),
-        Kind::STACK_COPIES => Record::StackCopies(pieces::decode_copies(access(raw)?)?),
+        Kind::STACK_COPIES => Record::StackCopies(copies::decode(access(raw)?)?),
         Kind::END => Record::End(recording::decode_end(access(raw)?)),
         Kind::PART => Record::Part(part::decode(access(raw)?)?),
         _ => return Ok(None),

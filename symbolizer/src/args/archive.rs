@@ -11,7 +11,8 @@ use super::shared::{FilterArgs, OutputArgs, SymbolArgs};
 #[command(after_help = "\
 EXAMPLES:
   rawstack info web.rawstack
-  rawstack info --json web.rawstack | jq .ids")]
+  rawstack info web.rawstack --symbol-dir ./debug
+  rawstack info --json --raw web.rawstack | jq .ids")]
 pub(crate) struct InfoArgs {
     /// Archive
     #[arg(value_name = "FILE")]
@@ -19,6 +20,12 @@ pub(crate) struct InfoArgs {
     /// One JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Look for no names: what the archive itself holds, alone
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -128,6 +135,27 @@ pub(crate) struct MergeArgs {
     /// Archives, or patterns of their names; merged ones, too
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
+    /// Leave out copies of stacks: they hold memory of programs
+    #[arg(long)]
+    pub(crate) drop_copies: bool,
+    /// Output
+    #[command(flatten)]
+    pub(crate) made: MadeArgs,
+}
+
+/// `rawstack scrub`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Recordings made with --unwind stack-copy hold memory of the recorded programs: their stacks,
+with whatever secrets lie there. What is made here has none of it; stacks are as frame
+pointers gave them. All else stays as it is, and what is missing in a damaged archive is told.
+
+EXAMPLES:
+  rawstack scrub web.rawstack -o web-public.rawstack")]
+pub(crate) struct ScrubArgs {
+    /// Archive; a merged one, too
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
     /// Output
     #[command(flatten)]
     pub(crate) made: MadeArgs,

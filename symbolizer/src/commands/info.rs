@@ -4,11 +4,15 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use rawstack_symbolizer::debug_file::locate::Locator;
 use rawstack_symbolizer::output;
+use rawstack_symbolizer::profile::Profile;
 use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::info::{self, JsonInfo};
+use rawstack_symbolizer::resolve::Symbolizer;
+use rawstack_symbolizer::symbolize::nameless_frames;
 
-use super::select;
+use super::{locator, select, symbolizer};
 use crate::args::archive::{InfoArgs, VerifyArgs};
 
 /// Exit code of an archive that is not whole.
@@ -18,15 +22,20 @@ const EXIT_DAMAGED: u8 = 1;
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let (mut alone, mut parts, mut bytes) = (None, Vec::new(), 0);
     let mut text = Vec::new();
-    select::each_part(&args.file, Apart::Stacks, &mut |profile, is_merged| {
+    let finder = Finder::new(args)?;
+    select::each_part(&args.file, Apart::Stacks, &mut |mut profile, is_merged| {
+        let nameless = finder
+            .as_ref()
+            .map(|finder| finder.nameless(&mut profile, args.output.quiet));
+        let nameless = nameless.as_deref();
         if !args.json {
-            return Ok(info::write_text(&profile, &mut text)?);
+            return Ok(info::write_text(&profile, nameless, &mut text)?);
         }
         for summary in &profile.archives {
             if is_merged {
-                parts.push(JsonInfo::of_part(&profile, summary));
+                parts.push(JsonInfo::of_part(&profile, nameless, summary));
             } else {
-                alone = Some(JsonInfo::of(&profile, summary));
+                alone = Some(JsonInfo::of(&profile, nameless, summary));
             }
             bytes = summary.merged.as_ref().map_or(0, |merged| merged.end);
         }
@@ -40,6 +49,34 @@ pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
         .and_then(|()| out.flush())
         .context("failed to write the output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where names are looked for.
+struct Finder {
+    locator: Locator,
+    symbolizer: Symbolizer,
+}
+
+impl Finder {
+    /// `None` where none are to be looked for.
+    fn new(args: &InfoArgs) -> Result<Option<Self>> {
+        if args.raw {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            locator: locator(&args.symbols, false, args.output.quiet)?,
+            symbolizer: symbolizer(&args.symbols)?,
+        }))
+    }
+
+    /// Frames of each module that have no name.
+    fn nameless(&self, profile: &mut Profile, quiet: bool) -> Vec<u64> {
+        let bar = output::progress("resolving", profile.tree.modules().len(), quiet);
+        let step = |resolved: bool| bar.inc(u64::from(resolved));
+        let counts = nameless_frames(profile, &self.locator, &self.symbolizer, &step);
+        bar.finish_and_clear();
+        counts
+    }
 }
 
 /// Check the archive.

@@ -1,12 +1,13 @@
 //! Archives that commands make: never over an existing file unasked, and never half.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use rawstack_format::{ArchiveFile, Error, Writer, WriterOptions};
+use rawstack_format::{Writer, WriterOptions};
 use rawstack_symbolizer::output;
+use rawstack_symbolizer::staged::Staged;
 
 use crate::args::archive::MadeArgs;
 
@@ -21,13 +22,18 @@ pub(super) fn make<T>(
         output::refuse_terminal(Some(target))?;
         return written(Box::new(io::stdout()), options, fill);
     }
-    let file = create(target, args.force)?;
-    let made = written(Box::new(Synced(file)), options, fill);
-    if made.is_err() {
-        // Half an archive says less than what it was made of.
-        fs::remove_file(target).ok();
+    refuse_existing(target, args.force)?;
+    let failed = || format!("failed to create archive {}", target.display());
+    // Half an archive says less than what it was made of, and than the one that stands there.
+    let staged = Staged::create_private(target).with_context(failed)?;
+    let file = staged.file().try_clone().with_context(failed)?;
+    let made = written(Box::new(Synced(file)), options, fill)?;
+    match args.force {
+        true => staged.keep(),
+        false => staged.keep_where_free(),
     }
-    made
+    .with_context(failed)?;
+    Ok(made)
 }
 
 fn written<T>(
@@ -41,18 +47,23 @@ fn written<T>(
     Ok((filled, writer.position()))
 }
 
-fn create(target: &Path, force: bool) -> Result<ArchiveFile> {
-    match ArchiveFile::create(target, force) {
-        Err(Error::Exists { path }) => bail!(
-            "failed to create archive {}: it exists; name another with -o, or overwrite it with --force",
-            path.display()
-        ),
-        other => Ok(other?),
+/// Fail where something stands that is not to be replaced.
+fn refuse_existing(target: &Path, force: bool) -> Result<()> {
+    let Ok(meta) = target.symlink_metadata() else {
+        return Ok(());
+    };
+    let failed = format!("failed to create archive {}", target.display());
+    if !meta.is_file() {
+        bail!("{failed}: it is not a regular file; name another with -o");
     }
+    if !force {
+        bail!("{failed}: it exists; name another with -o, or overwrite it with --force");
+    }
+    Ok(())
 }
 
 /// A file that is on the disk when it is flushed.
-struct Synced(ArchiveFile);
+struct Synced(File);
 
 impl Write for Synced {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -60,6 +71,6 @@ impl Write for Synced {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.sync().map_err(io::Error::other)
+        self.0.sync_all()
     }
 }

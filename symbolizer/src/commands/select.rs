@@ -316,7 +316,7 @@ pub(super) fn name_with(
             }
         }
         for (_, module) in named.unresolved() {
-            let missing: u64 = module.unresolved.iter().map(|(_, count)| count).sum();
+            let missing = module.nameless();
             let Some((reason, _)) = module.unresolved.iter().max_by_key(|(_, count)| *count) else {
                 continue;
             };

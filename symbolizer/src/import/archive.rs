@@ -20,6 +20,7 @@ const MAX_NODES: usize = 1 << 20;
 /// Writes an archive from samples that come one by one.
 pub(super) struct ArchiveBuilder<'w, W> {
     writer: &'w mut Writer<W>,
+    is_begun: bool,
     recording: Recording,
     batch: Batch,
     /// Bound of what the batch takes.
@@ -46,27 +47,32 @@ struct Tables {
 type Told = (u32, u64);
 
 impl<'w, W: Write> ArchiveBuilder<'w, W> {
-    /// Begin with what was recorded, and with records that stand before all samples.
-    pub(super) fn begin(
-        writer: &'w mut Writer<W>,
-        recording: Recording,
-        preamble: Vec<Record>,
-    ) -> Result<Self> {
-        let mut builder = Self {
+    /// An archive that goes to `writer` once it is begun.
+    pub(super) fn new(writer: &'w mut Writer<W>) -> Self {
+        Self {
             writer,
-            recording,
+            is_begun: false,
+            recording: Recording::default(),
             batch: Batch::default(),
             bound: bound::BASE,
             batches: 0,
             counters: Counters::default(),
             states: [0; 8],
             tables: Tables::default(),
-        };
-        builder.write(&Record::Recording(builder.recording.clone()))?;
-        for record in preamble {
-            builder.write(&record)?;
         }
-        Ok(builder)
+    }
+
+    /// Whether its beginning was written.
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// Begin with what was recorded, and with records that stand before all samples.
+    pub(super) fn begin(&mut self, recording: Recording, preamble: Vec<Record>) -> Result<()> {
+        self.is_begun = true;
+        self.recording = recording;
+        self.write(&Record::Recording(self.recording.clone()))?;
+        preamble.iter().try_for_each(|record| self.write(record))
     }
 
     fn write(&mut self, record: &Record) -> Result<()> {

@@ -56,8 +56,7 @@ pub(super) struct Named {
 
 /// Takes records in the order of their times.
 pub(super) struct Converter<'w, W> {
-    pub(super) writer: Option<&'w mut Writer<W>>,
-    pub(super) builder: Option<ArchiveBuilder<'w, W>>,
+    builder: ArchiveBuilder<'w, W>,
     pub(super) code: &'w CodeOf<'w>,
     pub(super) facts: Facts,
     pub(super) attributes: Vec<Attribute>,
@@ -123,8 +122,7 @@ impl<'w, W: Write> Converter<'w, W> {
             })
         };
         Self {
-            writer: Some(writer),
-            builder: None,
+            builder: ArchiveBuilder::new(writer),
             code,
             facts: data.facts.clone(),
             events: data.attributes.iter().map(number).collect(),
@@ -153,13 +151,12 @@ impl<'w, W: Write> Converter<'w, W> {
 
     /// The archive, begun when there is something to write.
     pub(super) fn builder(&mut self) -> Result<&mut ArchiveBuilder<'w, W>> {
-        if let Some(writer) = self.writer.take() {
+        if !self.builder.is_begun() {
             let preamble = self.kernel.records(self.facts.kernel_build_id());
-            let builder = ArchiveBuilder::begin(writer, self.recording(), preamble)?;
-            self.builder = Some(builder);
+            let recording = self.recording();
+            self.builder.begin(recording, preamble)?;
         }
-        // SANITY: the writer is there until the builder is.
-        Ok(self.builder.as_mut().expect("begun above"))
+        Ok(&mut self.builder)
     }
 
     fn recording(&self) -> Recording {
@@ -308,9 +305,7 @@ impl<'w, W: Write> Converter<'w, W> {
     pub(super) fn finish(mut self, data: &PerfData) -> Result<Imported> {
         self.builder()?;
         let end = (!data.account.is_cut).then_some(self.last);
-        if let Some(builder) = self.builder.take() {
-            builder.finish(end)?;
-        }
+        self.builder.finish(end)?;
         let kernel = KernelKnown {
             start: self.kernel.has_start(),
             symbols: self.kernel.has_symbols(),

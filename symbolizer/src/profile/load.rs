@@ -252,7 +252,7 @@ impl<'s> Archive<'s> {
             Record::End(end) => self.summary().end = Some(end),
             Record::Part(part) => self.summary().part = Some(part),
             Record::JitMap(piece) => self.shared.jit.take(self.number, &piece),
-            // Copied stacks are not used yet.
+            Record::StackCopies(copies) => self.summary().copies.add(&copies),
             _ => {}
         }
     }

@@ -19,6 +19,6 @@ pub use facts::{ThreadFacts, ThreadId};
 pub use filter::Filter;
 pub use rows::{Profile, Row};
 pub use runs::RunCounts;
-pub use summary::Summary;
+pub use summary::{CopyTotals, Summary};
 pub use timeline::Timeline;
 pub use tree::{FrameId, ModuleId, NodeId, StackTree};

@@ -63,9 +63,7 @@ fn sorted(profile: &SymbolizedProfile) -> Vec<&ModuleSymbols> {
 }
 
 fn named(module: &ModuleSymbols) -> u64 {
-    module
-        .frames
-        .saturating_sub(module.unresolved.iter().map(|(_, count)| count).sum())
+    module.frames.saturating_sub(module.nameless())
 }
 
 /// Write one JSON object a module.

@@ -215,9 +215,10 @@ impl Frame {
     }
 }
 
-/// `rawstack info --json` of an archive.
+/// `rawstack info --json` of an archive, without a look for names.
 pub fn info(archive: &Path) -> Info {
-    parse(&rawstack_on("info", archive).arg("--json").success().stdout)
+    let run = rawstack_on("info", archive).args(["--json", "--raw"]);
+    parse(&run.success().stdout)
 }
 
 /// The samples of an archive, by `rawstack dump`.

@@ -3,6 +3,7 @@
 
 use rawstack_format::record::{DropReason, Mode, ModuleKind, State};
 
+use super::Nameless;
 use crate::profile::tree::{Jit, TreeFrame, shown_path};
 use crate::profile::{Profile, Summary};
 use crate::report::render::share;
@@ -16,7 +17,7 @@ const ALONE_PERCENT: f64 = 20.0;
 const LEAST_SAMPLES: u64 = 20;
 
 /// A line for each thing.
-pub(super) fn lines(profile: &Profile, summary: &Summary) -> Vec<String> {
+pub(super) fn lines(profile: &Profile, nameless: Nameless<'_>, summary: &Summary) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(few_samples(summary));
     lines.extend(cut_stacks(summary));
@@ -26,12 +27,7 @@ pub(super) fn lines(profile: &Profile, summary: &Summary) -> Vec<String> {
     lines.extend(kernel_symbols(profile));
     lines.extend(made_code(profile));
     lines.extend(no_build_ids(profile));
-    if profile.tree.frames().iter().any(|frame| !frame.kernel) {
-        lines.push(
-            "names: `rawstack symbols FILE` tells of each module which debug files are here, and which package has the others"
-                .to_owned(),
-        );
-    }
+    lines.extend(names(profile, nameless));
     lines
 }
 
@@ -39,6 +35,22 @@ fn option<'s>(summary: &'s Summary, name: &str) -> Option<&'s str> {
     let options = &summary.recording.as_ref()?.options;
     let found = options.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
+}
+
+fn names(profile: &Profile, nameless: Nameless<'_>) -> Option<String> {
+    const WHERE: &str = "`rawstack symbols FILE` tells of each module which debug files are here, and which package has the others";
+    match nameless {
+        Some(counts) => {
+            let missing: u64 = counts.iter().sum();
+            (missing > 0).then(|| format!("{missing} frames have no name here: {WHERE}"))
+        }
+        None => {
+            let mut frames = profile.tree.frames().iter();
+            frames
+                .any(|frame| !frame.kernel)
+                .then(|| format!("names: {WHERE}"))
+        }
+    }
 }
 
 fn is_imported(summary: &Summary) -> bool {

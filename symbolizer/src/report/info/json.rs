@@ -7,10 +7,10 @@ use rawstack_format::record::{Event, Run, State};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{ModuleFrames, advice, mode, modules, pairs, stacks};
+use super::{ModuleFrames, Nameless, advice, mode, modules, pairs, stacks};
 use crate::error::Result;
 use crate::jit::JitFile;
-use crate::profile::{Profile, Summary};
+use crate::profile::{CopyTotals, Profile, Summary};
 use crate::text::clean;
 
 /// Version of the layout.
@@ -35,6 +35,8 @@ pub struct JsonInfo {
     samples: u64,
     ids: Ids,
     drops: Vec<JsonDrop>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    copies: BTreeMap<&'static str, u64>,
     processes: u64,
     threads: u64,
     stacks: u64,
@@ -66,7 +68,7 @@ struct JsonDrop {
 
 impl JsonInfo {
     /// What the only archive of `profile` holds.
-    pub fn of(profile: &Profile, summary: &Summary) -> Self {
+    pub fn of(profile: &Profile, nameless: Nameless<'_>, summary: &Summary) -> Self {
         let nothing = Default::default();
         let recording = summary.recording.as_ref().unwrap_or(&nothing);
         let states = State::ALL.iter().zip(summary.states);
@@ -95,26 +97,27 @@ impl JsonInfo {
                 states: states.map(|(state, count)| (state.name(), count)).collect(),
             },
             drops: drops.collect(),
+            copies: copies(&summary.copies),
             processes: summary.processes,
             threads: summary.threads,
             stacks: stacks(profile),
-            modules: modules(profile),
+            modules: modules(profile, nameless),
             jit_maps: jit_maps(profile),
             runs: summary.runs.iter().map(run).collect(),
             bytes: summary.bytes,
             complete: summary.problems().is_empty(),
             damage: damage(summary),
             writer: clean(&recording.writer).into_owned(),
-            advice: advice::lines(profile, summary),
+            advice: advice::lines(profile, nameless, summary),
             parts: Vec::new(),
         }
     }
 
     /// As [`of`](Self::of), of a part of a merged archive.
-    pub fn of_part(profile: &Profile, summary: &Summary) -> Self {
+    pub fn of_part(profile: &Profile, nameless: Nameless<'_>, summary: &Summary) -> Self {
         Self {
             path: Some(clean(&summary.path).into_owned()),
-            ..Self::of(profile, summary)
+            ..Self::of(profile, nameless, summary)
         }
     }
 
@@ -164,6 +167,7 @@ impl JsonInfo {
         }
         add_counts(&mut self.ids.states, &other.ids.states);
         add_counts(&mut self.damage, &other.damage);
+        add_counts(&mut self.copies, &other.copies);
         self.add_drops(&other.drops);
         self.add_modules(&other.modules);
         self.jit_maps.extend_from_slice(&other.jit_maps);
@@ -199,7 +203,13 @@ impl JsonInfo {
                 held.path == module.path && held.build_id == module.build_id
             };
             match self.modules.iter_mut().find(same) {
-                Some(held) => held.frames = held.frames.saturating_add(module.frames),
+                Some(held) => {
+                    held.frames = held.frames.saturating_add(module.frames);
+                    held.named = held
+                        .named
+                        .zip(module.named)
+                        .map(|(a, b)| a.saturating_add(b));
+                }
                 None => self.modules.push(module.clone()),
             }
         }
@@ -211,6 +221,28 @@ impl JsonInfo {
         out.write_all(b"\n")?;
         Ok(())
     }
+}
+
+/// What there is of copies of stacks; nothing where none were asked for.
+fn copies(totals: &CopyTotals) -> BTreeMap<&'static str, u64> {
+    if totals.is_empty() {
+        return BTreeMap::new();
+    }
+    let CopyTotals {
+        taken,
+        cut,
+        partial,
+        bytes,
+        ref lost,
+    } = *totals;
+    let counts = [
+        ("taken", taken),
+        ("cut", cut),
+        ("partial", partial),
+        ("bytes", bytes),
+    ];
+    let lost = lost.iter().map(|(loss, &count)| (loss.name(), count));
+    counts.into_iter().chain(lost).collect()
 }
 
 fn keep_common_text(held: &mut String, other: &str) {

@@ -23,6 +23,9 @@ struct ModuleFrames {
     path: String,
     build_id: Option<String>,
     frames: u64,
+    /// Those with a name, where names were looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    named: Option<u64>,
 }
 
 fn mode(summary: &Summary) -> &'static str {
@@ -47,8 +50,11 @@ fn pairs(rows: &[(String, String)]) -> BTreeMap<String, String> {
     pairs
 }
 
+/// Frames without a name of each module of the tree, where names were looked for.
+pub type Nameless<'n> = Option<&'n [u64]>;
+
 /// Modules with frames: the most frames first.
-fn modules(profile: &Profile) -> Vec<ModuleFrames> {
+fn modules(profile: &Profile, nameless: Nameless<'_>) -> Vec<ModuleFrames> {
     let mut frames = vec![0u64; profile.tree.modules().len()];
     let frames_of_samples = profile.tree.frames().iter();
     for frame in frames_of_samples.filter(|frame| frame.jit != Jit::Anywhere) {
@@ -56,17 +62,15 @@ fn modules(profile: &Profile) -> Vec<ModuleFrames> {
             *count += 1;
         }
     }
-    let rows = profile
-        .tree
-        .modules()
-        .iter()
-        .zip(frames)
-        .filter(|(_, frames)| *frames > 0);
+    let modules = profile.tree.modules().iter().zip(frames).enumerate();
+    let rows = modules.filter(|(_, (_, frames))| *frames > 0);
     let mut rows: Vec<ModuleFrames> = rows
-        .map(|((_, module), frames)| ModuleFrames {
+        .map(|(index, ((_, module), frames))| ModuleFrames {
             path: shown_path(module),
             build_id: module.build_id.as_ref().map(ToString::to_string),
             frames,
+            named: nameless
+                .map(|counts| frames.saturating_sub(counts.get(index).copied().unwrap_or(frames))),
         })
         .collect();
     rows.sort_by(|a, b| b.frames.cmp(&a.frames).then_with(|| a.cmp(b)));

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use rawstack_format::record::{Recording, State};
 
-use super::{advice, mode, modules, pairs, stacks};
+use super::{Nameless, advice, mode, modules, pairs, stacks};
 use crate::error::Result;
 use crate::jit::JitFile;
 use crate::profile::{Profile, Summary};
@@ -18,7 +18,7 @@ const SHOWN_RUNS: usize = 20;
 const FIRST_FACTS: [&str; 5] = ["hostname", "os", "kernel_release", "machine", "cpus"];
 
 /// Write what the archives of `profile` hold.
-pub fn write_text(profile: &Profile, out: &mut dyn Write) -> Result<()> {
+pub fn write_text(profile: &Profile, nameless: Nameless<'_>, out: &mut dyn Write) -> Result<()> {
     for summary in &profile.archives {
         let nothing = Default::default();
         let recording = summary.recording.as_ref().unwrap_or(&nothing);
@@ -28,8 +28,8 @@ pub fn write_text(profile: &Profile, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "\nhow complete it is")?;
         write_states(summary, out)?;
         write_losses(summary, out)?;
-        write_modules(profile, out)?;
-        let advice = advice::lines(profile, summary);
+        write_modules(profile, nameless, out)?;
+        let advice = advice::lines(profile, nameless, summary);
         if !advice.is_empty() {
             writeln!(out, "\nwhat would improve it")?;
             for line in advice {
@@ -207,19 +207,40 @@ fn write_losses(summary: &Summary, out: &mut dyn Write) -> Result<()> {
             out,
         )?;
     }
+    let copies = &summary.copies;
+    if !copies.is_empty() {
+        let (taken, bytes) = (copies.taken, copies.bytes);
+        let mut text = format!("{taken} of stacks, {bytes} bytes: memory of the recorded programs");
+        for (count, what) in [(copies.cut, "cut"), (copies.partial, "with pages missing")] {
+            if count > 0 {
+                text.push_str(&format!(", {count} {what}"));
+            }
+        }
+        for (loss, count) in &copies.lost {
+            text.push_str(&format!(", {count} lost ({})", loss.name()));
+        }
+        row("copies", &text, out)?;
+    }
     for problem in summary.problems() {
         row("damage", &problem, out)?;
     }
     Ok(())
 }
 
-fn write_modules(profile: &Profile, out: &mut dyn Write) -> Result<()> {
+fn write_modules(profile: &Profile, nameless: Nameless<'_>, out: &mut dyn Write) -> Result<()> {
     let distinct = stacks(profile);
-    writeln!(out, "\n{distinct} distinct stacks; frames of modules")?;
-    for module in modules(profile) {
+    let names = nameless.map_or("", |_| ", and the share of them that has a name here");
+    writeln!(
+        out,
+        "\n{distinct} distinct stacks; frames of modules{names}"
+    )?;
+    for module in modules(profile, nameless) {
         let build_id = module.build_id.as_deref().unwrap_or("no build ID");
         let (frames, path) = (module.frames, module.path);
-        writeln!(out, "  {frames:>8}  {path}  {build_id}")?;
+        let named = module.named.map_or_else(String::new, |named| {
+            format!("{:>6.2}%  ", share(named, frames))
+        });
+        writeln!(out, "  {frames:>8}  {named}{path}  {build_id}")?;
     }
     for file in profile.jit.files() {
         let name = file.name();

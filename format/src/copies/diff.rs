@@ -1,0 +1,62 @@
+//! What is new in a copy.
+
+use super::image::{Image, PAGE_WORDS};
+use super::{Missing, NewCopy, Row, Run, WORD, present};
+
+/// Runs of one copy, and its new words.
+#[derive(Default)]
+pub(super) struct Diff {
+    pub(super) runs: Vec<Run>,
+    pub(super) words: Vec<u64>,
+}
+
+impl Diff {
+    /// Compare a copy, whose `row` and missing ranges are checked, with the image.
+    pub(super) fn make(&mut self, image: &Image, row: &Row, copy: &NewCopy<'_>, gaps: &[Missing]) {
+        self.runs.clear();
+        self.words.clear();
+        let known = image.registers(row.task);
+        let values = copy.registers.values.iter().zip(known).enumerate();
+        for (number, (&value, &known)) in values {
+            if row.registers >> number & 1 != 0 {
+                self.push(value, known);
+            }
+        }
+        for range in present(row, gaps) {
+            let from = usize::try_from(range.start - row.start.0).unwrap_or(usize::MAX);
+            let len = usize::try_from(range.end - range.start).unwrap_or(0);
+            let bytes = copy.bytes.get(from..).unwrap_or_default();
+            self.compare(image, copy.pid, range.start, &bytes[..len.min(bytes.len())]);
+        }
+    }
+
+    /// Compare memory from `address` on, a page of the image at a time.
+    fn compare(&mut self, image: &Image, process: u32, mut address: u64, bytes: &[u8]) {
+        let (mut words, _) = bytes.as_chunks::<{ size_of::<u64>() }>();
+        while !words.is_empty() {
+            let (page, place) = image.page(process, address);
+            let (own, rest) = words.split_at(words.len().min(PAGE_WORDS - place));
+            for (word, &known) in own.iter().zip(&page[place..]) {
+                self.push(u64::from_le_bytes(*word), known);
+            }
+            address += own.len() as u64 * WORD;
+            words = rest;
+        }
+    }
+
+    /// Add a word.
+    fn push(&mut self, word: u64, known: u64) {
+        let is_new = word != known;
+        match self.runs.last_mut() {
+            Some(run) if is_new => run.new += 1,
+            Some(run) if run.new == 0 => run.same += 1,
+            _ => self.runs.push(Run {
+                same: u32::from(!is_new),
+                new: u32::from(is_new),
+            }),
+        }
+        if is_new {
+            self.words.push(word);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Copies of stacks: registers and memory of user halves, from which stacks are unwound later. Knows nothing of bytes in
+//! a file.
+//!
+//! Consecutive copies of one process are mostly the same, so a chunk holds what is new in each. What it is new to is an
+//! *image*: all memory of that process as the copies before in the same chunk showed it, by address, and zeros where
+//! none did; likewise the registers of a thread. So a chunk needs no other chunk, and a lost one costs its own copies.
+//! An image is never unpacked into copies: [`CopyReader`] lends one copy at a time, with its words looked up as they are
+//! asked for.
+
+mod build;
+mod diff;
+mod image;
+mod read;
+mod words;
+
+pub use build::{CopiesBuilder, NewCopy};
+pub use read::{CopyReader, StackCopy};
+
+use words::{Runs, present};
+
+use crate::error::Invalid;
+use crate::id::{Addr, StackId};
+use crate::v1::MAX_ROWS;
+
+/// Most bytes of one copy: a copy that has nothing in common with any other fits a chunk.
+pub const MAX_COPY_LEN: u64 = 512 << 10;
+
+/// Most bytes of all copies in a chunk, as they would be unpacked.
+pub const MAX_COPIED_LEN: u64 = 256 << 20;
+
+/// Registers that a copy can have: DWARF numbers below.
+pub const MAX_REGISTERS: usize = 40;
+
+/// Most runs of one chunk. Columns of zeros take no bytes, so the length of a chunk does not bound them.
+pub(crate) const MAX_RUNS: usize = 1 << 18;
+
+/// Bytes of a word. Copies start at a multiple of it and have whole words.
+pub(crate) const WORD: u64 = 8;
+
+/// ELF machine of x86-64. DWARF numbers: 0 rax, rdx, rcx, rbx, rsi, rdi, rbp, 7 rsp, 8–15 r8–r15, 16 rip.
+pub const X86_64: u16 = 62;
+
+/// ELF machine of arm64. DWARF numbers: 0–30 x0–x30, 31 sp, 32 pc.
+pub const AARCH64: u16 = 183;
+
+/// Registers of a thread in user space, by their DWARF numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    known: u64,
+    values: [u64; MAX_REGISTERS],
+}
+
+impl Default for Registers {
+    fn default() -> Self {
+        Self {
+            known: 0,
+            values: [0; MAX_REGISTERS],
+        }
+    }
+}
+
+impl Registers {
+    /// Set the register of this DWARF number; `false` where no copy can hold it.
+    pub fn set(&mut self, number: u16, value: u64) -> bool {
+        let Some(place) = self.values.get_mut(usize::from(number)) else {
+            return false;
+        };
+        *place = value;
+        self.known |= 1 << number;
+        true
+    }
+
+    /// Value of the register of this DWARF number; `None` where it is not known.
+    pub fn get(&self, number: u16) -> Option<u64> {
+        let is_known = self.known.checked_shr(number.into()).unwrap_or(0) & 1 != 0;
+        let value = self.values.get(usize::from(number)).copied();
+        value.filter(|_| is_known)
+    }
+
+    /// DWARF numbers of the known ones, one bit each.
+    pub(crate) fn mask(&self) -> u64 {
+        self.known
+    }
+}
+
+/// Why nothing was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum CopyLoss {
+    /// It was.
+    #[default]
+    None = 0,
+    /// The ring buffer between kernel and recorder was full.
+    BufferFull = 1,
+    /// The ring buffer was in use by the interrupted program.
+    Contended = 2,
+    /// The recorder ran into its memory bound.
+    Unwritten = 3,
+    /// Nothing is mapped at the stack pointer.
+    NoStack = 4,
+}
+
+impl CopyLoss {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::BufferFull,
+        Self::Contended,
+        Self::Unwritten,
+        Self::NoStack,
+    ];
+
+    /// Name in JSON and in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::BufferFull => "buffer-full",
+            Self::Contended => "contended",
+            Self::Unwritten => "unwritten",
+            Self::NoStack => "no-stack",
+        }
+    }
+}
+
+/// Bytes of a copy's span, counted from its first, that were not in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// First byte. A multiple of 8, as the length.
+    pub offset: u64,
+    /// Length in bytes, not 0.
+    pub len: u64,
+}
+
+/// Copies of stacks of one chunk, in the order in which they were taken of each thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StackCopies {
+    /// Threads: process ID, thread ID.
+    pub(crate) tasks: Vec<(u32, u32)>,
+    pub(crate) rows: Vec<Row>,
+    /// Missing ranges of all rows.
+    pub(crate) missing: Vec<Missing>,
+    /// What each row's words are, registers first, then memory upwards.
+    pub(crate) runs: Vec<Run>,
+    /// Words of all runs that are not as in the image.
+    pub(crate) words: Vec<u64>,
+}
+
+/// One copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) owner: StackId,
+    /// Index into the tasks.
+    pub(crate) task: u32,
+    pub(crate) machine: u16,
+    pub(crate) loss: CopyLoss,
+    /// DWARF numbers of the known registers, one bit each.
+    pub(crate) registers: u64,
+    /// First address; a multiple of [`WORD`].
+    pub(crate) start: Addr,
+    /// End of the mapping that the stack lies in.
+    pub(crate) end: Addr,
+    /// Bytes before `end` that were not asked for.
+    pub(crate) left_out: u64,
+    /// Missing ranges.
+    pub(crate) missing: u32,
+}
+
+impl Row {
+    /// Bytes from `start` that were asked for. Rows are [checked](Self::check), so nothing wraps.
+    pub(crate) fn asked(&self) -> u64 {
+        self.end.0 - self.start.0 - self.left_out
+    }
+
+    /// Check the numbers by themselves and give the bytes that were asked for.
+    fn check(&self) -> Result<u64, Invalid> {
+        let size = self.end.0.checked_sub(self.start.0).ok_or(Invalid::Value)?;
+        let asked = size.checked_sub(self.left_out).ok_or(Invalid::Value)?;
+        let is_sound = self.start.0.is_multiple_of(WORD)
+            && asked.is_multiple_of(WORD)
+            && asked <= MAX_COPY_LEN
+            && self.registers >> MAX_REGISTERS == 0
+            && (self.loss == CopyLoss::None || size == 0);
+        is_sound.then_some(asked).ok_or(Invalid::Value)
+    }
+}
+
+/// Words that are as in the image, and behind them some that are not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) same: u32,
+    pub(crate) new: u32,
+}
+
+impl Run {
+    fn len(self) -> u64 {
+        u64::from(self.same) + u64::from(self.new)
+    }
+}
+
+impl StackCopies {
+    /// Number of copies, with those of which only the loss is told.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Go through the copies in their order.
+    pub fn reader(&self) -> CopyReader<'_> {
+        CopyReader::new(self)
+    }
+
+    /// IDs and losses of all copies, without their content.
+    pub fn losses(&self) -> impl Iterator<Item = (StackId, CopyLoss)> {
+        self.rows.iter().map(|row| (row.owner, row.loss))
+    }
+
+    /// Check all that a reader relies on.
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        if self.rows.len().max(self.tasks.len()) > MAX_ROWS
+            || self.missing.len() > MAX_ROWS
+            || self.runs.len() > MAX_RUNS
+        {
+            return Err(Invalid::Rows);
+        }
+        let mut missing = self.missing.as_slice();
+        let mut runs = Runs::new(&self.runs);
+        let (mut copied, mut new) = (0, 0);
+        for row in &self.rows {
+            if row.task as usize >= self.tasks.len() {
+                return Err(Invalid::Reference);
+            }
+            let asked = row.check()?;
+            copied += asked;
+            let (own, rest) = missing
+                .split_at_checked(row.missing as usize)
+                .ok_or(Invalid::Rows)?;
+            missing = rest;
+            let words = present_words(asked, own)? + u64::from(row.registers.count_ones());
+            let own = runs.take(words).ok_or(Invalid::Rows)?;
+            new += own.iter().map(|run| u64::from(run.new)).sum::<u64>();
+        }
+        let is_whole = missing.is_empty() && runs.is_done() && new == self.words.len() as u64;
+        if is_whole && copied <= MAX_COPIED_LEN {
+            Ok(())
+        } else {
+            Err(Invalid::Rows)
+        }
+    }
+}
+
+/// Words of `asked` bytes that are not `missing`; ranges must rise, and have room.
+fn present_words(asked: u64, missing: &[Missing]) -> Result<u64, Invalid> {
+    let (mut end, mut words) = (0, asked / WORD);
+    for range in missing {
+        let is_sound = range.offset >= end
+            && range.len > 0
+            && range.offset.is_multiple_of(WORD)
+            && range.len.is_multiple_of(WORD)
+            && range.len <= asked
+            && range.offset <= asked - range.len;
+        if !is_sound {
+            return Err(Invalid::Value);
+        }
+        end = range.offset + range.len;
+        words -= range.len / WORD;
+    }
+    Ok(words)
+}
