@@ -3,8 +3,9 @@
 //! Positions of the fields come from the programs' own type information, through the skeleton.
 
 use std::mem::{offset_of, size_of};
+use std::ops::Range;
 
-use crate::skel::types::{drop_event, tick_event, user_header};
+use crate::skel::types::{copy_event, drop_event, tick_event, user_header};
 
 /// How an ID ended; numbers as in `src/c/event.h` and in the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +116,8 @@ pub struct Tick<'a> {
     pub kernel: Addresses<'a>,
     /// User half, empty while pending.
     pub user: Addresses<'a>,
+    /// What became of the copy of its stack, where one was to be made here.
+    pub copy: CopyState,
 }
 
 /// The user half of every sample with this owner.
@@ -134,6 +137,92 @@ pub struct UserHalf<'a> {
     pub user_depth: u32,
     /// User half.
     pub user: Addresses<'a>,
+    /// What became of the copy of its stack, where one was to be made.
+    pub copy: CopyState,
+}
+
+/// What became of the copy of a stack; numbers as in `src/c/event.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CopyState {
+    /// It was made, or not asked for.
+    Taken = 0,
+    /// The ring buffer was full, but for what is left to samples.
+    BufferFull = 1,
+    /// The scratch space, or the list of mappings, was in use.
+    Contended = 2,
+    /// Nothing is mapped at the stack pointer.
+    NoStack = 4,
+}
+
+impl CopyState {
+    fn from_wire(number: u8) -> Option<Self> {
+        let all = [
+            Self::Taken,
+            Self::BufferFull,
+            Self::Contended,
+            Self::NoStack,
+        ];
+        all.into_iter().find(|&state| state as u8 == number)
+    }
+}
+
+/// A copy of a user stack: registers, and memory from below the stack pointer upwards. It comes ahead of the sample or
+/// the user half of its owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// Owner.
+    pub owner: u64,
+    /// Process ID.
+    pub pid: u32,
+    /// Thread ID.
+    pub tid: u32,
+    /// Registers of the return to user space, by DWARF number.
+    pub registers: Addresses<'a>,
+    /// Address of the first byte, a multiple of 8.
+    pub start: u64,
+    /// End of the mapping that the stack lies in.
+    pub end: u64,
+    /// Pages of 4096 bytes that were not in memory, from that of `start` on, a bit each.
+    missing: [u64; 3],
+    /// Memory from `start` on; zeros in pages that were not in memory.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Copy<'a> {
+    /// The same, with `bytes` in the place of its memory, of which they have the length.
+    #[must_use]
+    pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> Copy<'b>
+    where
+        'a: 'b,
+    {
+        Copy { bytes, ..*self }
+    }
+
+    /// What was not in memory: ranges of `bytes`, upwards, none next to another.
+    pub fn missing(&self) -> Vec<Range<usize>> {
+        const PAGE: u64 = 4096;
+        let len = self.bytes.len();
+        let first = self.start / PAGE * PAGE;
+        let place = |page: u64| (first + page * PAGE).saturating_sub(self.start);
+        let place = |page| usize::try_from(place(page)).map_or(len, |place| place.min(len));
+        let is_missing = |page: &u64| {
+            let word = usize::try_from(page / 64)
+                .ok()
+                .and_then(|at| self.missing.get(at));
+            word.is_some_and(|word| word >> (page % 64) & 1 != 0)
+        };
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for page in (0..self.missing.len() as u64 * 64).filter(is_missing) {
+            let range = place(page)..place(page + 1);
+            match ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ if range.is_empty() => {}
+                _ => ranges.push(range),
+            }
+        }
+        ranges
+    }
 }
 
 /// Why events were lost; numbers as in `src/c/event.h` and in the archive.
@@ -173,7 +262,12 @@ pub enum Event<'a> {
     UserHalf(UserHalf<'a>),
     /// A loss.
     Loss(Loss),
+    /// A copy of a stack.
+    Copy(Copy<'a>),
 }
+
+/// Where in a sample's flags the state of its copy stands, as `TICK_COPY_SHIFT` in `src/c/event.h`.
+const COPY_SHIFT: u8 = 4;
 
 /// Read an unsigned field of a wire struct.
 macro_rules! field {
@@ -189,6 +283,7 @@ impl<'a> Event<'a> {
             1 => Self::parse_tick(bytes),
             2 => Self::parse_user(bytes),
             3 => Self::parse_loss(bytes),
+            4 => Self::parse_copy(bytes),
             _ => None,
         }
     }
@@ -213,6 +308,7 @@ impl<'a> Event<'a> {
             user_depth: field!(bytes, tick_event, user_depth, u32),
             kernel: Addresses(kernel),
             user: Addresses(rest.get(..n_user * size_of::<u64>())?),
+            copy: CopyState::from_wire(field!(bytes, tick_event, flags, u8) >> COPY_SHIFT)?,
         }))
     }
 
@@ -227,6 +323,27 @@ impl<'a> Event<'a> {
             state: State::from_wire(field!(bytes, user_header, state, u8))?,
             user_depth: field!(bytes, user_header, user_depth, u32),
             user: Addresses(frames.get(..n_user.checked_mul(size_of::<u64>())?)?),
+            copy: CopyState::from_wire(field!(bytes, user_header, copy, u8))?,
+        }))
+    }
+
+    fn parse_copy(bytes: &'a [u8]) -> Option<Self> {
+        let registers = bytes.get(offset_of!(copy_event, registers)..)?;
+        let n_registers = usize::from(field!(bytes, copy_event, n_registers, u8));
+        let asked = usize::try_from(field!(bytes, copy_event, asked, u64)).ok()?;
+        let memory = bytes.get(offset_of!(copy_event, bytes)..)?;
+        let at = offset_of!(copy_event, missing);
+        let words = bytes.get(at..)?.as_chunks::<8>().0;
+        let missing = words.first_chunk::<3>()?;
+        Some(Self::Copy(Copy {
+            owner: field!(bytes, copy_event, owner, u64),
+            pid: field!(bytes, copy_event, pid, u32),
+            tid: field!(bytes, copy_event, tid, u32),
+            registers: Addresses(registers.get(..n_registers * size_of::<u64>())?),
+            start: field!(bytes, copy_event, start, u64),
+            end: field!(bytes, copy_event, end, u64),
+            missing: missing.map(u64::from_ne_bytes),
+            bytes: memory.get(..asked)?,
         }))
     }
 
@@ -273,6 +390,36 @@ mod tests {
         };
         assert_eq!(tick.kernel.iter().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(tick.user.iter().collect::<Vec<_>>(), [3]);
+    }
+
+    /// Check that pages that are missing become ranges of the copy, whose first page is a part of one.
+    #[test]
+    fn missing_pages() {
+        let bytes = vec![0; 4096 * 3];
+        let copy = |start, missing| {
+            let (owner, pid, tid, end) = (1, 2, 2, start + (1 << 20));
+            let (registers, bytes) = (Addresses(&[]), bytes.as_slice());
+            let copy = Copy {
+                owner,
+                pid,
+                tid,
+                registers,
+                start,
+                end,
+                missing,
+                bytes,
+            };
+            let ranges = copy.missing().into_iter();
+            ranges
+                .map(|range| (range.start, range.end))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(copy(0x1000, [0; 3]), []);
+        assert_eq!(copy(0x1000, [0b110, 0, 0]), [(4096, 12288)]);
+        assert_eq!(copy(0x1ff8, [0b1, 0, 0]), [(0, 8)]);
+        assert_eq!(copy(0x1ff8, [0b1001, 0, 0]), [(0, 8), (8200, 12288)]);
+        assert_eq!(copy(0x1ff8, [u64::MAX, 0, 0]), [(0, 12288)]);
+        assert_eq!(copy(0x1000, [0, 1, 0]), []);
     }
 
     /// Check that an event that promises more frames than it holds, or is cut anywhere, is refused.

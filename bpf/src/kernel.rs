@@ -27,11 +27,12 @@ pub fn can_defer() -> Result<result::Result<(), &'static str>> {
         b"bpf_task_work_schedule_resume",
         b"bpf_task_work_schedule_resume_impl",
     ];
-    Ok(if with_types(Type::Func, |name| names.contains(&name))? {
-        Ok(())
-    } else {
-        Err("the kernel has no bpf_task_work (6.18 and newer)")
-    })
+    Ok(
+        match types(Type::Func, |name| names.contains(&name))?.is_empty() {
+            true => Err("the kernel has no bpf_task_work (6.18 and newer)"),
+            false => Ok(()),
+        },
+    )
 }
 
 /// How far the kernel is locked down: `none`, `integrity` or `confidentiality`; `None` where it does not say.
@@ -47,27 +48,27 @@ fn locked_level(text: &str) -> Option<&str> {
 
 /// Names of the tracepoints that this kernel has, without those of its modules, sorted.
 pub fn tracepoints() -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    with_types(Type::Typedef, |name| {
-        let name = name.strip_prefix(b"btf_trace_");
-        names.extend(name.and_then(|name| String::from_utf8(name.to_vec()).ok()));
-        false
-    })?;
+    const PREFIX: &[u8] = b"btf_trace_";
+    let found = types(Type::Typedef, |name| name.starts_with(PREFIX))?;
+    let names = found.iter().filter_map(|name| name.strip_prefix(PREFIX));
+    let names = names.filter_map(|name| String::from_utf8(name.to_vec()).ok());
+    let mut names: Vec<String> = names.collect();
     names.sort_unstable();
     Ok(names)
 }
 
-/// Whether `is_wanted` holds for the name of a type of `kind` that this kernel has.
-fn with_types(kind: Type, is_wanted: impl FnMut(&[u8]) -> bool) -> Result<bool> {
-    let bytes = fs::read(BTF).map_err(|error| match error.kind() {
+/// Whether stacks can be copied: their mapping can be found, and be read page by page (5.17 and newer).
+pub fn can_copy() -> bool {
+    has_loops()
+}
+
+/// Names of the types of `kind` that this kernel has and `is_wanted` holds for.
+fn types(kind: Type, is_wanted: impl FnMut(&[u8]) -> bool) -> Result<Vec<Vec<u8>>> {
+    let mut btf = Btf::open(BTF).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Error::NoBtf(error),
         _ => Error::UnreadableBtf(error),
     })?;
-    let names = Btf::parse(&bytes).and_then(|btf| btf.names(kind));
-    Ok(names
-        .map_err(Error::UnreadableBtf)?
-        .into_iter()
-        .any(is_wanted))
+    btf.names(kind, is_wanted).map_err(Error::UnreadableBtf)
 }
 
 /// Whether programs may loop with `bpf_loop` (5.17 and newer).

@@ -24,13 +24,15 @@ mod targets;
 
 pub use counter::{PerfEvent, is_available};
 pub use error::{Error, Result};
-pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
+pub use event::{Addresses, Copy, CopyState, Event, Loss, LossReason, State, Tick, UserHalf};
 pub use heap::share_heap;
 pub use join::{Items, Join};
-pub use kernel::{can_defer, counts_locked_memory, hooking_needs_bpf, lockdown, tracepoints};
+pub use kernel::{
+    can_copy, can_defer, counts_locked_memory, hooking_needs_bpf, lockdown, tracepoints,
+};
 pub use off_cpu::OffCpu;
 pub use perf_event::{online_cpus, parse_cpu_list};
-pub use programs::{Config, Mode, Programs, Room};
+pub use programs::{Config, MAX_COPY_BYTES, Mode, Programs, Room};
 pub use side_band::{Change, NewMapping, SideBand, SideBandEvent};
 pub use source::{Counter, MAX_EVENTS, Origin, Probe, Rate, Source};
 pub use stream::{Counts, Debt, Stream};

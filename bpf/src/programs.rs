@@ -18,6 +18,7 @@ use crate::counter::PerfEvent;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::off_cpu::{self, OffCpu, Waits};
+use crate::skel::types::copy_event;
 use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
 use crate::source::{Counter, Kind, MAX_EVENTS, Origin, Rate, Source};
 use crate::stream::Stream;
@@ -49,6 +50,8 @@ pub struct Config {
     pub targets: Targets,
     /// What else makes samples.
     pub events: Vec<Source>,
+    /// Bytes of each user stack that are copied at most, a multiple of 4096 up to [`MAX_COPY_BYTES`]; 0: no copies.
+    pub copy_bytes: u32,
     /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
     pub ring_bytes: u32,
     /// Wake the reader when so many bytes wait; 0: at each event.
@@ -56,6 +59,9 @@ pub struct Config {
     /// Threads that can owe a user half at once; what is beyond is taken at the tick.
     pub max_threads: u32,
 }
+
+/// Most bytes of a stack that can be copied, as in `src/c/event.h`.
+pub const MAX_COPY_BYTES: u32 = 512 << 10;
 
 /// Memory for the programs' object; lend it to [`Programs::load`].
 #[derive(Debug)]
@@ -376,7 +382,17 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
         .cpu_states
         .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
         .map_err(map_error("cpu_states"))?;
+    if config.copy_bytes > 0 {
+        // Its own struct has room for a page, which may be read behind the last one.
+        let size = u32::try_from(size_of::<copy_event>()).unwrap_or(u32::MAX);
+        let scratch = &mut open.maps.copy_scratch;
+        scratch
+            .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
+            .and_then(|()| scratch.set_value_size(size + config.copy_bytes))
+            .map_err(map_error("copy_scratch"))?;
+    }
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {
+        data.capture_cfg.copy_bytes = config.copy_bytes;
         data.capture_cfg.wakeup_bytes = config.wakeup_bytes;
         data.capture_cfg.user_stacks = u32::from(config.mode != Mode::Off);
         data.capture_cfg.kernel_stacks = u32::from(config.kernel_stacks);

@@ -16,6 +16,12 @@ use crate::skel::types::{cpu_state, loss, slot};
 /// Events that are taken out of the ring buffer at once, before anyone looks at them.
 const BATCH: usize = 1024;
 
+/// Bytes of events that end a batch early: copies of stacks are large.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What a callback gives to libbpf to end a batch. It comes back as the result.
+const ENOUGH: i32 = -105;
+
 /// What a thread owes, as its slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debt {
@@ -73,7 +79,7 @@ impl Stream {
             batch.bytes.extend_from_slice(event);
             let end = batch.bytes.len();
             batch.ends.push(end);
-            0
+            if end >= BATCH_BYTES { ENOUGH } else { 0 }
         };
         let map_error = |map| move |error| Error::Map { map, error };
         builder.add(events, take).map_err(map_error("events"))?;
@@ -102,7 +108,7 @@ impl Stream {
             batch.ends.clear();
         }
         let taken = self.ring.consume_raw_n(BATCH);
-        if taken < 0 {
+        if taken < 0 && taken != ENOUGH {
             return Err(Error::Map {
                 map: "events",
                 error: libbpf_rs::Error::from_raw_os_error(-taken),

@@ -146,6 +146,7 @@ impl StackTable {
             Event::Tick(tick) => self.add_tick(&tick),
             Event::UserHalf(half) => self.add_user_half(&half),
             Event::Loss(loss) => self.losses_seen |= loss.reason == LossReason::UserHalf,
+            Event::Copy(_) => {}
         }
     }
 

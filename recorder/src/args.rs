@@ -90,6 +90,28 @@ pub struct Args {
         help_heading = "Stacks"
     )]
     pub(crate) kernel_stacks: Switch,
+    /// How user stacks can be unwound: by frame pointers, here; or also later, by
+    /// the programs' unwind information, from copies of the stacks [:BYTES of
+    /// each at most, default 64K]. Copies hold MEMORY OF THE PROGRAMS, with
+    /// whatever secrets lie there: see `rawstack scrub`
+    #[arg(
+        long,
+        value_name = "fp|stack-copy[:BYTES]",
+        default_value = "fp",
+        help_heading = "Stacks"
+    )]
+    pub(crate) unwind: String,
+    /// Which words of copied stacks to keep: all, or only those that may be
+    /// addresses of code or of the stack; the others become zeros. Unwinding
+    /// needs no more, it is a quarter of the size, and holds no text or numbers
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "all",
+        help_heading = "Stacks"
+    )]
+    pub(crate) copy_words: CopyWordsArg,
     /// User frames to keep of one stack at most (up to 1024); deeper ones are
     /// told as truncated, with their real depth
     #[arg(
@@ -193,6 +215,12 @@ pub(crate) enum UserStacksArg {
 pub(crate) enum KernelSymbolsArg {
     Seen,
     All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CopyWordsArg {
+    All,
+    Addresses,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

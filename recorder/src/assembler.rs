@@ -2,13 +2,16 @@
 
 use std::mem;
 
-use rawstack_bpf::{Items, Join, Loss, LossReason, Tick, UserHalf};
+use rawstack_bpf::{Copy, CopyState, Items, Join, Loss, LossReason, Tick, UserHalf};
 use rawstack_format::Counters;
+use rawstack_format::copies::StackCopies;
 use rawstack_format::id::{StackId, StackIndex};
 use rawstack_format::record::{Batch, Completion, Drop, DropReason, Sample, State};
 
 use crate::budget::TableLimits;
+use crate::copies::Copies;
 use crate::epoch::Epoch;
+use crate::sieve::Sieve;
 use crate::totals::Totals;
 use crate::world::World;
 
@@ -31,6 +34,8 @@ pub(crate) struct Cut {
     pub(crate) counters: Counters,
     /// It is the first of an epoch.
     pub(crate) starts_epoch: bool,
+    /// Copies of stacks that stand before it.
+    pub(crate) copies: StackCopies,
     /// Rows of the kernel symbols that its frames need and none before it in the epoch did.
     pub(crate) symbols: Vec<u32>,
 }
@@ -80,6 +85,10 @@ pub(crate) struct Assembler {
     gap: Option<Vec<Drop>>,
     /// When each run began.
     run_starts: Vec<u64>,
+    /// Copies of stacks that go before the batch that is being filled.
+    copies: Copies,
+    /// Keeps of copies what unwinding needs; `None`: all is kept.
+    sieve: Option<Sieve>,
 }
 
 impl Assembler {
@@ -103,7 +112,15 @@ impl Assembler {
             holds_waiting,
             gap: None,
             run_starts: Vec::new(),
+            copies: Copies::default(),
+            sieve: None,
         }
+    }
+
+    /// Keep of copies only what a sieve leaves.
+    pub(crate) fn with_sieve(mut self, sieve: Option<Sieve>) -> Self {
+        self.sieve = sieve;
+        self
     }
 
     /// The account up to now, over all archives.
@@ -170,6 +187,7 @@ impl Assembler {
             self.add_to_gap(tick_loss(tick));
             return;
         }
+        self.miss_copy(tick.owner, (tick.pid, tick.tid), tick.copy);
         self.epoch
             .put_task(&mut self.world, tick.pid, tick.tid, tick.time_ns);
         let kernel = self.epoch.kernel_stack(&mut self.world, &tick.kernel);
@@ -204,11 +222,45 @@ impl Assembler {
         self.cut_if_large();
     }
 
+    /// A copy of a stack. It comes ahead of the sample or the user half that it is of.
+    pub(crate) fn add_copy(&mut self, copy: &Copy<'_>) {
+        if self.gap.is_some() && !self.join.waits_for(copy.owner) {
+            return;
+        }
+        let mut sieve = self.sieve.take();
+        let sifted = sieve.as_mut().map(|sieve| {
+            let process = self.world.processes.process(copy.pid);
+            let stack = copy.start..=copy.end;
+            sieve.sift(process.program(u64::MAX), &stack, copy.bytes)
+        });
+        let copy = copy.with_bytes(sifted.unwrap_or(copy.bytes));
+        let fits = self.copies.push(&copy, &mut self.totals.copies);
+        if !fits {
+            self.cut();
+            self.copies.push(&copy, &mut self.totals.copies);
+        }
+        self.sieve = sieve;
+    }
+
+    /// There is no copy of this stack, for the reason in `state`.
+    fn miss_copy(&mut self, owner: u64, task: (u32, u32), state: CopyState) {
+        if state != CopyState::Taken
+            && !self
+                .copies
+                .miss(owner, task, state, &mut self.totals.copies)
+        {
+            self.cut();
+            self.copies
+                .miss(owner, task, state, &mut self.totals.copies);
+        }
+    }
+
     /// A user half.
     pub(crate) fn add_user_half(&mut self, half: &UserHalf<'_>) {
         if self.gap.is_some() && !self.join.waits_for(half.owner) {
             return;
         }
+        self.miss_copy(half.owner, (half.pid, half.tid), half.copy);
         let outcome = Outcome {
             state: state_of(half.state),
             time_ns: half.time_ns,

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rawstack_bpf::parse_cpu_list;
+use rawstack_bpf::{MAX_COPY_BYTES, parse_cpu_list};
 use rustix::system::uname;
 
-use crate::args::{Args, KernelSymbolsArg, Switch, UserStacksArg};
+use crate::args::{Args, CopyWordsArg, KernelSymbolsArg, Switch, UserStacksArg};
 use crate::error::{Error, Result};
 use crate::event_spec::EventSpec;
 use crate::options::{Amount, Growth, Options, Rate, Targets, UserStacks};
@@ -21,6 +21,8 @@ const LEAST_MEMORY: u64 = 32 << 20;
 const MAX_RUNS: u32 = 1000;
 /// An archive shorter than this would hold little but its own header and tables, in bytes.
 const LEAST_SIZE: u64 = 1 << 20;
+/// Bytes of each stack that are copied where none are named: most stacks are smaller.
+const DEFAULT_COPY: u64 = 64 << 10;
 
 fn refuse<T>(option: &'static str, why: String, cure: &'static str) -> Result<T> {
     Err(Error::Option { option, why, cure })
@@ -58,6 +60,8 @@ impl Args {
             kernel_stacks: self.kernel_stacks == Switch::On,
             all_kernel_symbols: self.kernel_symbols == KernelSymbolsArg::All,
             max_frames: self.max_frames,
+            copy_bytes: self.copy_bytes()?,
+            copy_addresses_only: self.copy_words == CopyWordsArg::Addresses,
             duration: self
                 .duration
                 .as_deref()
@@ -175,6 +179,32 @@ impl Args {
         )?))
     }
 
+    /// Bytes of each stack to copy, whole pages; 0 for none.
+    fn copy_bytes(&self) -> Result<u32> {
+        let text = self.unwind.as_str();
+        let size = match text.split_once(':') {
+            None if text == "fp" => return Ok(0),
+            None if text == "stack-copy" => Some(DEFAULT_COPY),
+            Some(("stack-copy", size)) => parse_size(size),
+            _ => {
+                let why = format!("{text:?} is not known");
+                return refuse("--unwind", why, "give fp, stack-copy or stack-copy:32K");
+            }
+        };
+        if self.user_stacks == Some(UserStacksArg::Off) {
+            let why = "stacks that are not taken cannot be copied".to_owned();
+            return refuse("--unwind", why, "leave out --user-stacks off");
+        }
+        let pages = size.and_then(|size| u32::try_from(size).ok()?.checked_next_multiple_of(4096));
+        match pages.filter(|&bytes| bytes <= MAX_COPY_BYTES) {
+            Some(bytes) => Ok(bytes),
+            None => {
+                let why = format!("{text:?} names no size of a copy");
+                refuse("--unwind", why, "give 1K to 512K: stack-copy:64K")
+            }
+        }
+    }
+
     fn memory(&self) -> Result<u64> {
         let text = &self.max_memory;
         match parse_size(text) {
@@ -216,6 +246,11 @@ impl Args {
             ("period", period),
             ("max-frames", Some(self.max_frames.to_string())),
             ("kernel-stacks", Some(lower(&self.kernel_stacks))),
+            ("unwind", (self.unwind != "fp").then(|| self.unwind.clone())),
+            (
+                "copy-words",
+                (self.unwind != "fp").then(|| lower(&self.copy_words)),
+            ),
             (
                 "user-stacks",
                 self.user_stacks.as_ref().map(|stacks| lower(stacks)),

@@ -13,6 +13,9 @@ use crate::proc_fs;
 
 /// A BPF program without a known end is taken to be this long at most, in bytes.
 const MAX_BPF_PROGRAM: u64 = 64 << 10;
+/// Text symbols, and bytes of their names, that a large kernel has: tables for so many never grow, and take no memory for
+/// what it has less.
+const MANY_SYMBOLS: (usize, usize) = (256 << 10, 8 << 20);
 /// How much of kallsyms is read at once, in bytes.
 const KALLSYMS_BUFFER: usize = 32 << 10;
 
@@ -113,6 +116,8 @@ impl KernelMap {
         };
         // A few megabytes of text: never all of it in memory.
         if let Ok(file) = fs::File::open("/proc/kallsyms") {
+            map.symbols.rows.reserve(MANY_SYMBOLS.0);
+            map.symbols.names.reserve(MANY_SYMBOLS.1);
             map.read_symbols(BufReader::with_capacity(KALLSYMS_BUFFER, file));
         }
         map
@@ -272,7 +277,10 @@ impl SymbolTable {
     }
 
     fn sort(&mut self) {
-        self.rows.sort_by_key(|row| row.0);
+        // Without modules they come sorted, and sorting takes half as much memory again.
+        if !self.rows.is_sorted_by_key(|row| row.0) {
+            self.rows.sort_by_key(|row| row.0);
+        }
         self.rows.shrink_to_fit();
         self.names.shrink_to_fit();
         let indexed = self.rows.iter().step_by(INDEX_STEP);
@@ -293,8 +301,9 @@ impl SymbolTable {
     fn end(&self, address: u64) -> usize {
         let blocks = self.index.partition_point(|&first| first <= address);
         let start = blocks.saturating_sub(1) * INDEX_STEP;
-        let block = self.rows.iter().skip(start).take(INDEX_STEP);
-        start + block.take_while(|row| row.0 <= address).count()
+        let end = self.rows.len().min(start + INDEX_STEP);
+        let block = self.rows.get(start..end).unwrap_or_default();
+        start + block.partition_point(|row| row.0 <= address)
     }
 
     /// Rows of the last address that is not behind `address`; where that is `address` itself, of the one before it, too.

@@ -106,6 +106,10 @@ pub struct Options {
     pub all_kernel_symbols: bool,
     /// User frames that are kept at most.
     pub max_frames: u32,
+    /// Bytes of each user stack that are copied at most, a multiple of 4096; 0: stacks are not copied.
+    pub copy_bytes: u32,
+    /// Whether only words of copies are kept that may be addresses of code or of the stack.
+    pub copy_addresses_only: bool,
     /// When to stop by itself.
     pub duration: Option<Duration>,
     /// The archive.

@@ -5,7 +5,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use rawstack_bpf::Mode as Capture;
-use rawstack_bpf::{Config, Programs, Room, SideBand, can_defer, online_cpus, share_heap};
+use rawstack_bpf::{
+    Config, Programs, Room, SideBand, can_copy, can_defer, online_cpus, share_heap,
+};
 use rawstack_format::Counters;
 use rawstack_format::record::{Mode, Recording};
 use rustix::param::page_size;
@@ -24,6 +26,7 @@ use crate::output::{Output, check_place};
 use crate::privilege;
 use crate::runs::Runs;
 use crate::session::Session;
+use crate::sieve::Sieve;
 use crate::summary::Summary;
 use crate::target::TargetSet;
 use crate::wake::Waker;
@@ -75,6 +78,13 @@ pub fn record(options: &Options) -> Result<Summary> {
     share_heap();
     check_place(options)?;
     let (mode, mode_reason) = choose_mode(options.user_stacks)?;
+    if options.copy_bytes > 0 && !can_copy() {
+        return Err(Error::Option {
+            option: "--unwind",
+            why: "this kernel does not tell where a stack ends: that came with 5.17".to_owned(),
+            cure: "take --unwind fp, or a newer kernel",
+        });
+    }
     let helper = Helper::start()?;
     let kernel_reader = thread::spawn(KernelMap::read);
     let cpus = online_cpus()?;
@@ -132,6 +142,8 @@ fn run(
     let mut room = Room::default();
     let budget = Budget::of(options.max_memory);
     let samples = events.samples_per_second();
+    // Copies of stacks are of any size.
+    let samples = samples.filter(|_| options.copy_bytes == 0);
     let ring_bytes = budget.ring_for(samples.map(|samples| samples * cpus.len() as u64));
     let config = config(options, mode, &targets, &events, ring_bytes);
     let mut programs = Programs::load(&mut room, &config)?;
@@ -163,7 +175,8 @@ fn run(
     let holds_waiting = output.is_flight();
     let jit = Tracker::new(&helper);
     let world = World::new(helper, map, page);
-    let assembler = Assembler::new(world, budget.tables, holds_waiting);
+    let sieve = options.copy_addresses_only.then(Sieve::default);
+    let assembler = Assembler::new(world, budget.tables, holds_waiting).with_sieve(sieve);
     let mut session = Session {
         options,
         stream,
@@ -233,6 +246,7 @@ fn config(
         targets: targets.wanted.clone(),
         events: events.sources.clone(),
         off_cpu: events.off_cpu,
+        copy_bytes: options.copy_bytes,
         ring_bytes,
         wakeup_bytes: u64::from(ring_bytes / 8),
         max_threads: MAX_THREADS,

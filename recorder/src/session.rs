@@ -103,6 +103,7 @@ impl Session<'_> {
                 Event::Tick(tick) => assembler.add_tick(&tick),
                 Event::UserHalf(half) => assembler.add_user_half(&half),
                 Event::Loss(loss) => assembler.add_loss(&loss),
+                Event::Copy(copy) => assembler.add_copy(&copy),
                 _ => {}
             });
             self.send_cuts()?;
@@ -158,6 +159,7 @@ impl Session<'_> {
     ) -> Result<()> {
         // The first write is due as early as any other, however long the beginning took.
         let (mut written, mut took) = (start, Duration::ZERO);
+        let mut is_all = true;
         let deadline = self.options.duration.map(|duration| start + duration);
         loop {
             // What the last turn took the next one may take, too.
@@ -166,10 +168,12 @@ impl Session<'_> {
             let epoch = epoch.map(|sleep| Instant::now() + sleep);
             let until = [Some(due), deadline, self.jit.next_turn(), epoch];
             let until = until.into_iter().flatten().min().unwrap_or(due);
-            waker.wait(until.saturating_duration_since(Instant::now()));
+            // What was left wakes nobody again.
+            let sleep = until.saturating_duration_since(Instant::now());
+            waker.wait(if is_all { sleep } else { Duration::ZERO });
             let begun = Instant::now();
             let is_last_run = self.mind_runs(runs)?;
-            self.turn()?;
+            is_all = self.turn()?;
             self.mind_cpus(waker)?;
             self.tell_news();
             if Instant::now() >= due {

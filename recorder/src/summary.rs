@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rawstack_format::record::{Drop, DropReason, State};
 
+use crate::copies::CopyCounts;
 use crate::jit::JitCounts;
 
 /// A recording that has ended.
@@ -31,6 +32,8 @@ pub struct Summary {
     pub states: [u64; 8],
     /// Losses by reason.
     pub drops: Vec<Drop>,
+    /// Copies of stacks.
+    pub copies: CopyCounts,
     /// Processes with samples.
     pub processes: u64,
     /// Threads with samples.
@@ -77,7 +80,7 @@ pub(crate) struct Unwritten {
 }
 
 /// Digits in groups of three.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.char_indices() {
@@ -219,6 +222,9 @@ impl Display for Summary {
             self.states()
         )?;
         writeln!(f, "lost        {}", self.losses())?;
+        if let Some(text) = self.copies.text() {
+            writeln!(f, "copies      {text}")?;
+        }
         writeln!(
             f,
             "from        {} processes, {} threads",

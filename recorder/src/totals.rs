@@ -3,6 +3,8 @@
 use rawstack_format::Counters;
 use rawstack_format::record::{Batch, Drop, DropReason, State};
 
+use crate::copies::CopyCounts;
+
 /// The account of all IDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
@@ -12,6 +14,8 @@ pub(crate) struct Totals {
     pub(crate) samples: u64,
     /// Losses of all kinds, joined by reason.
     pub(crate) drops: Vec<Drop>,
+    /// Copies of stacks.
+    pub(crate) copies: CopyCounts,
 }
 
 impl Totals {
@@ -61,6 +65,7 @@ impl Totals {
         for drop in &other.drops {
             self.count_drop(drop);
         }
+        self.copies.add(&other.copies);
     }
 
     /// The account of a batch in which nothing waits any more.

@@ -12,7 +12,7 @@ pub(crate) mod names;
 pub(crate) mod report;
 pub(crate) mod shared;
 
-use archive::{DumpArgs, ImportArgs, InfoArgs, MergeArgs, VerifyArgs};
+use archive::{DumpArgs, ImportArgs, InfoArgs, MergeArgs, ScrubArgs, VerifyArgs};
 use diff::{CalibrateArgs, DiffArgs};
 use export::{ExportArgs, FlamegraphArgs};
 use names::{CacheArgs, SymbolizeArgs, SymbolsArgs};
@@ -78,6 +78,8 @@ pub(crate) enum Verb {
     Import(ImportArgs),
     /// Put several archives into one
     Merge(MergeArgs),
+    /// Copy an archive without what it holds of programs' memory
+    Scrub(ScrubArgs),
     /// Record with rawstack-record (see `rawstack record --help`)
     #[command(disable_help_flag = true)]
     Record(RecordArgs),
@@ -88,7 +90,11 @@ impl Verb {
     pub(crate) fn reads_debug_files(&self) -> bool {
         match self {
             Self::Info(args) => !args.raw,
-            Self::Verify(_) | Self::Merge(_) | Self::Cache(_) | Self::Record(_) => false,
+            Self::Verify(_)
+            | Self::Merge(_)
+            | Self::Scrub(_)
+            | Self::Cache(_)
+            | Self::Record(_) => false,
             _ => true,
         }
     }

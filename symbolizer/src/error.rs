@@ -40,6 +40,24 @@ pub enum Error {
         #[source]
         source: rawstack_format::Error,
     },
+    /// Samples are of more runs than are told apart.
+    #[error("failed to compare {}: its samples bring the runs, or parts of them, beyond {most}; select some with --run", path.display())]
+    TooManyRuns {
+        /// The archive.
+        path: PathBuf,
+        /// How many are told apart.
+        most: usize,
+    },
+    /// More functions in more runs than are compared at once.
+    #[error(
+        "failed to compare: {functions} functions in {runs} runs are too many; select runs with --run"
+    )]
+    TooLarge {
+        /// Functions.
+        functions: usize,
+        /// Runs.
+        runs: usize,
+    },
     /// Standard input is named twice.
     #[error("failed to read standard input twice; give each archive but one as a file")]
     StandardInputTwice,

@@ -13,6 +13,7 @@ pub mod guard;
 pub mod import;
 pub mod jit;
 pub mod merge;
+pub mod origins;
 pub mod output;
 pub mod pack;
 pub mod profile;

@@ -21,6 +21,7 @@ pub struct Inputs {
     /// Standard input, which cannot be opened twice.
     standard: Option<Input>,
     salt: u32,
+    drops_copies: bool,
 }
 
 /// What was merged.
@@ -30,6 +31,8 @@ pub struct Merged {
     pub parts: u64,
     /// Chunks that were taken.
     pub chunks: u64,
+    /// Chunks of copies that were left out.
+    pub dropped: u64,
     /// Parts that were not whole: their names, and what was missing.
     pub damaged: Vec<(String, Damage)>,
 }
@@ -55,7 +58,15 @@ impl Inputs {
             paths,
             standard,
             salt,
+            drops_copies: false,
         })
+    }
+
+    /// Leave out copies of stacks: memory of the recorded programs.
+    #[must_use]
+    pub fn dropping_copies(mut self, drops_copies: bool) -> Self {
+        self.drops_copies = drops_copies;
+        self
     }
 
     /// Salt for the merged archive.
@@ -70,6 +81,7 @@ impl Inputs {
             merged: Merged::default(),
             counters: Counters::default(),
             is_closed: false,
+            drops_copies: self.drops_copies,
         };
         let last = self.paths.len().saturating_sub(1);
         for (number, path) in self.paths.iter().enumerate() {
@@ -99,6 +111,8 @@ struct Merger<'w, W> {
     counters: Counters,
     /// The last part is closed, and no other begun.
     is_closed: bool,
+    /// Copies of stacks are left out.
+    drops_copies: bool,
 }
 
 /// A part while it is copied.
@@ -174,6 +188,9 @@ impl<W: Write> Merger<'_, W> {
             part.end = chunk.info.position.saturating_add(chunk.info.len_in_file());
             match (chunk.record, chunk.stored) {
                 (Some(Record::Part(told)), _) => part.told = Some(told),
+                _ if self.drops_copies && chunk.info.kind == Kind::STACK_COPIES => {
+                    self.merged.dropped += 1;
+                }
                 (_, Some(stored)) if chunk.info.kind != Kind::INDEX => {
                     self.begin()?;
                     self.counters = chunk.info.counters;

@@ -19,7 +19,7 @@ use crate::profile::{ModuleId, Profile, ThreadFacts};
 use crate::resolve::file_offset::lookup_offset;
 use crate::resolve::trampoline::Trampolines;
 use crate::resolve::{
-    Answer, Answered, JitQuery, KernelSymbolTable, Place, Query, Symbolizer, Symbols,
+    Answer, Answered, JitQuery, KernelSymbolTable, Origin, Place, Query, Symbolizer, Symbols,
     UnresolvedReason,
 };
 use crate::symbolized::{
@@ -253,8 +253,14 @@ impl Builder {
         for frame in profile.tree.frames() {
             let chain = match frame.jit {
                 Jit::No => self.chain(frame),
-                Jit::Anywhere => Vec::new(),
-                Jit::At(_) => vec![self.made(frame, &profile.jit)],
+                Jit::Anywhere => {
+                    self.out.origins.push([]);
+                    Vec::new()
+                }
+                Jit::At(_) => {
+                    self.out.origins.push([]);
+                    vec![self.made(frame, &profile.jit)]
+                }
             };
             self.out.chains.push(chain);
             let address = if frame.address.0 == 0 {
@@ -309,23 +315,27 @@ impl Builder {
             kernel: frame.kernel,
             reason: None,
         };
-        let frames: Vec<SymbolizedFrame> = match &answer {
+        let (frames, origins): (Vec<SymbolizedFrame>, Vec<Origin>) = match &answer {
             Ok(answer) => {
                 let named = self
                     .symbols
                     .frames(answer)
                     .filter(|named| self.inlines || !named.inlined);
                 named
-                    .map(|named| SymbolizedFrame {
-                        name: named.name,
-                        place: named.place,
-                        inlined: named.inlined,
-                        ..base
+                    .map(|named| {
+                        let frame = SymbolizedFrame {
+                            name: named.name,
+                            place: named.place,
+                            inlined: named.inlined,
+                            ..base
+                        };
+                        (frame, named.origin)
                     })
-                    .collect()
+                    .unzip()
             }
-            Err(_) => Vec::new(),
+            Err(_) => Default::default(),
         };
+        self.out.origins.push(origins);
         if let []
         | [
             SymbolizedFrame {

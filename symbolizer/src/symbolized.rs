@@ -3,6 +3,7 @@
 use foldhash::HashMap;
 
 pub use crate::debug_file::files::{Outcome, Tried};
+use crate::origins::Origins;
 use crate::profile::rows::{EventFacts, Row};
 use crate::profile::tree::FrameId;
 use crate::profile::{ModuleId, NodeId, Summary, ThreadFacts, ThreadId};
@@ -121,6 +122,8 @@ pub struct SymbolizedProfile {
     pub(crate) named: Vec<SymbolizedFrame>,
     /// For each frame of the tree its frames with names, innermost first.
     pub(crate) chains: Vec<Vec<u32>>,
+    /// For each frame of the tree which functions of their names they are of.
+    pub(crate) origins: Origins,
     /// For each frame of the tree its address, where the tree keeps addresses; else its offset.
     pub(crate) addresses: Vec<u64>,
     /// For each frame of the tree where its code lies.
@@ -156,6 +159,8 @@ pub struct Located {
     pub named: u32,
     /// Number of the code address in its stack: frames inlined into one another share it.
     pub level: u32,
+    /// Number of the frame at its code address, counted from the innermost.
+    pub position: u32,
 }
 
 impl SymbolizedProfile {
@@ -203,6 +208,11 @@ impl SymbolizedProfile {
         self.raw
     }
 
+    /// Which functions of their names the frames at each place are of.
+    pub fn origins(&self) -> &Origins {
+        &self.origins
+    }
+
     /// Where the code of all distinct frames lies.
     pub fn places(&self) -> &[CodePlace] {
         &self.places
@@ -223,6 +233,13 @@ impl SymbolizedProfile {
     pub fn chain_at(&self, place: u32) -> &[u32] {
         let chain = self.chains.get(place as usize);
         chain.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Frames that are at no place: those that say why a stack ends, and that there is none.
+    pub fn marks(&self) -> Vec<u32> {
+        let mut marks: Vec<u32> = self.markers.values().copied().chain([self.empty]).collect();
+        marks.sort_unstable();
+        marks
     }
 
     /// Go through a stack, leaf first, with the code addresses of its frames.
@@ -254,11 +271,13 @@ impl SymbolizedProfile {
             let Some(&(parent, frame)) = self.nodes.get(next.index()) else {
                 break;
             };
-            for &named in self.chains.get(frame.index()).into_iter().flatten() {
+            let chain = self.chains.get(frame.index()).into_iter().flatten();
+            for (position, &named) in (0u32..).zip(chain) {
                 each(Located {
                     place: Some(frame.0),
                     named,
                     level: *level,
+                    position,
                 });
                 count += 1;
             }
@@ -306,6 +325,7 @@ fn mark(named: Option<u32>, level: &mut u32, each: &mut dyn FnMut(Located)) {
         place: None,
         named,
         level: *level,
+        position: 0,
     });
     *level = level.saturating_add(1);
 }

@@ -7,6 +7,7 @@ import sys
 
 import blocking
 import comparing
+import copying
 import living
 import pictures
 import recording
@@ -15,7 +16,7 @@ from measure import Failed, run
 from peers import FOLDER
 from table import Row, print_row, write
 
-ROWS = {**recording.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS, **comparing.ROWS}
+ROWS = {**recording.ROWS, **copying.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS, **comparing.ROWS}
 
 
 def host_facts() -> dict[str, str]:

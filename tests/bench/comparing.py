@@ -1,48 +1,67 @@
-"""The row about comparisons: two archives of five runs, their symbols known from before."""
+"""The rows about comparisons: two archives of five runs, their symbols known from before."""
 
-from measure import median, run, spread
-from peers import FOLDER, Rawstack, build_example
+from pathlib import Path
+
+from measure import Usage, median, run, spread
+from peers import FOLDER, Rawstack, build_example, find
 from resolving import libraries
 from table import Row
 
-# Of each archive, in five runs; and of ones with as many in each run.
-SAMPLES = 1_000_000
+# Of an archive, which has five runs: a million in all, and a million in each run.
+SAMPLES = (1_000_000, 5_000_000)
 STACKS = 50_000
 
 
-def diff(repeats: int) -> list[Row]:
-    """Time and memory of a verdict."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    maker = build_example("many-samples")
+def archives(samples: int) -> list[Path]:
+    """A base, and a new side with some more of everything."""
+    maker = str(build_example("many-samples"))
+    pair = [FOLDER / f"diff-{side}.rawstack" for side in ("base", "new")]
     files = [str(path) for path in libraries()]
-    cache = f"XDG_CACHE_HOME={FOLDER / 'diff-cache'}"
-    usages = {}
-    for samples in (SAMPLES, 5 * SAMPLES):
-        pair = [FOLDER / f"diff-{side}.rawstack" for side in ("base", "new")]
-        for number, archive in enumerate(pair):
-            # The new side has some more of everything.
-            count = samples + number * samples // 100
-            run([str(maker), str(count), str(STACKS), str(archive), "0", str(FOLDER / "diff.data"), *files], deadline=600)
-        command = ["env", cache, str(Rawstack.resolve), "diff", "-q", "--fail-on", "never", *map(str, pair)]
-        run(command)
-        out = FOLDER / "diff.txt"
-        usages[samples] = [run(command, stdout=out, is_family_waited_for=True) for _ in range(repeats)]
+    for archive, count in zip(pair, (samples, samples + samples // 100)):
+        data = str(FOLDER / "diff.data")
+        run([maker, str(count), str(STACKS), str(archive), "0", data, *files], deadline=600)
+    return pair
 
-    def told(samples: int) -> tuple[float, float]:
-        walls = [usage.wall for usage in usages[samples]]
-        return median(walls), max(usage.peak_rss for usage in usages[samples]) / 1e6
 
-    value, held = told(SAMPLES)
-    more, more_held = told(5 * SAMPLES)
-    details: dict[str, object] = {
-        "with 1 million samples in each run": f"{more:.2f} s, {more_held:.0f} MB",
-        "spread": f"{spread([usage.wall for usage in usages[SAMPLES]]):.0%}",
-    }
-    notes = [f"two archives of 5 runs and {SAMPLES:,} samples, {STACKS:,} distinct stacks; symbols cached; median"]
-    return [
-        Row("diff of two archives of 1 million samples", "s", value, {}, "<= 3 s", value <= 3, details, notes),
-        Row("memory of that diff", "MB", held, {}, "<= 512 MB", held <= 512, {}, []),
-    ]
+def repeated(command: list[str], repeats: int) -> list[Usage]:
+    """Once for symbols to be known and files to be in memory, then as often as asked."""
+    out = FOLDER / "diff.txt"
+    run(command, stdout=out)
+    return [run(command, stdout=out, is_family_waited_for=True) for _ in range(repeats)]
+
+
+def told(usages: list[Usage]) -> tuple[float, float]:
+    return median([usage.wall for usage in usages]), max(usage.peak_rss for usage in usages) / 1e6
+
+
+def diff(repeats: int) -> list[Row]:
+    """Time and memory of a verdict, and of pprof's table of differences of the same samples."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    rawstack = ["env", f"XDG_CACHE_HOME={FOLDER / 'diff-cache'}", str(Rawstack.resolve)]
+    go = find("go")
+    rows = []
+    for samples in SAMPLES:
+        pair = archives(samples)
+        usages = repeated([*rawstack, "diff", "-q", "--fail-on", "never", *map(str, pair)], repeats)
+        wall, held = told(usages)
+        walls, sizes = {}, {}
+        if go:
+            profiles = [archive.with_suffix(".pb.gz") for archive in pair]
+            for archive, profile in zip(pair, profiles):
+                run([*rawstack, "export", "-q", str(archive), "--format", "pprof", "-o", str(profile)])
+            peer = [str(go), "tool", "pprof", "-top", f"-diff_base={profiles[0]}", str(profiles[1])]
+            # Once: it takes many times as long.
+            usage = run(peer, stdout=FOLDER / "diff.txt", deadline=900, is_family_waited_for=True)
+            walls["go tool pprof"], sizes["go tool pprof"] = told([usage])
+        name = f"diff of two archives of {samples // 1_000_000} million samples"
+        notes = [
+            f"two archives of 5 runs each, {STACKS:,} distinct stacks; symbols cached; median",
+            "pprof reads samples that are added up and named already, and subtracts: no runs, no verdict",
+        ]
+        details: dict[str, object] = {"spread": f"{spread([usage.wall for usage in usages]):.0%}"}
+        rows.append(Row(name, "s", wall, walls, "<= 3 s", wall <= 3, details, notes))
+        rows.append(Row(f"memory of the {name}", "MB", held, sizes, "<= 512 MB", held <= 512, {}, []))
+    return rows
 
 
 ROWS = {"diff": diff}

@@ -58,14 +58,17 @@ def find(program: str) -> Path | None:
 
 
 class Rawstack:
-    name = "rawstack"
     record = RELEASE / "rawstack-record"
     resolve = RELEASE / "rawstack"
+
+    def __init__(self, name: str = "rawstack", *options: str) -> None:
+        self.name = name
+        self.options = options
 
     def record_command(self, out: Path, frequency: int, target: list[str], seconds: float) -> list[str]:
         """`target` is a command behind `--`, or `-p PID`."""
         timed = target if target[0] == "--" else [*target, "-d", f"{seconds:g}s"]
-        return [str(self.record), "-q", "--force", "-F", str(frequency), "-o", str(out), *timed]
+        return [str(self.record), "-q", "--force", "-F", str(frequency), "-o", str(out), *self.options, *timed]
 
     def info(self, out: Path) -> dict:
         return json.loads(measure.run([str(self.resolve), "info", "--json", str(out)]).stdout)

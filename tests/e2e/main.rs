@@ -12,6 +12,7 @@
 mod accounting;
 mod churn;
 mod command_line;
+mod copies;
 mod diff;
 mod disk;
 mod doctor;

@@ -50,9 +50,9 @@ fn written(chunks: Vec<StackCopies>) -> Vec<DrawnCopy> {
 fn chunks<'a>(copies: impl IntoIterator<Item = &'a DrawnCopy>) -> Vec<StackCopies> {
     let (mut builder, mut chunks) = (CopiesBuilder::default(), Vec::new());
     for copy in copies {
-        if !builder.push(&copy.new()).unwrap() {
+        if !builder.push(&copy.taken()).unwrap() {
             chunks.push(builder.take());
-            assert!(builder.push(&copy.new()).unwrap());
+            assert!(builder.push(&copy.taken()).unwrap());
         }
         assert!(builder.raw_bound() <= MAX_RAW_LEN);
     }

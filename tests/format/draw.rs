@@ -29,7 +29,7 @@ pub(crate) struct DrawnCopy {
 }
 
 impl DrawnCopy {
-    pub(crate) fn new(&self) -> NewCopy<'_> {
+    pub(crate) fn taken(&self) -> NewCopy<'_> {
         let asked = self.bytes.len() as u64;
         NewCopy {
             owner: StackId(self.owner),
@@ -223,7 +223,7 @@ impl Draw {
         let mut builder = CopiesBuilder::default();
         for copy in self.list(8, Self::drawn_copy) {
             assert!(
-                builder.push(&copy.new()).unwrap(),
+                builder.push(&copy.taken()).unwrap(),
                 "a chunk holds eight copies"
             );
         }

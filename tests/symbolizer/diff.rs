@@ -541,6 +541,50 @@ fn refused() {
     }
 }
 
+/// Check that an archive which says of each sample that it is of another run, or declares more runs than its functions can be
+/// told for, is refused by name, and takes neither the memory nor the time that it asks for.
+#[test]
+fn endless_runs() {
+    let mut one_each = Build::new(1).archive();
+    for run in 0..20_000 {
+        one_each.sample(Sample {
+            pid: 1,
+            tid: 1,
+            run,
+            ..Sample::default()
+        });
+    }
+    let functions = (0..600).map(|number| (format!("f{number}"), 2)).collect();
+    let mut declared = Build {
+        functions,
+        ..Build::new(2)
+    }
+    .archive();
+    let runs = (0..40_000).map(|run| Run {
+        run,
+        start_ns: 1,
+        end_ns: 2,
+        work: 1.0,
+        exit: 0,
+    });
+    declared.record(Record::Runs(runs.collect()));
+    for (archive, said) in [
+        (one_each, "the runs, or parts of them, beyond 16384"),
+        (declared, "functions in 40005 runs are too many"),
+    ] {
+        let folder = pair(archive, Build::new(3).archive());
+        let ran = diff(folder.path(), &[]);
+        assert_eq!((ran.code, ran.err.lines().count()), (2, 1), "{}", ran.err);
+        assert!(
+            ran.err.contains(said) && ran.err.contains("--run"),
+            "{}",
+            ran.err
+        );
+        let some = diff(folder.path(), &["--run", "0-4"]);
+        assert!(some.code != 2, "{}", some.err);
+    }
+}
+
 /// Run a check of tests/page/compare.py on the archives of `folder`.
 fn browse(folder: &Path, check: &str) {
     run_script("compare.py", folder, check);

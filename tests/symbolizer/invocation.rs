@@ -32,6 +32,7 @@ fn help() {
         "cache",
         "tui",
         "merge",
+        "scrub",
         "import",
         "diff",
         "calibrate",

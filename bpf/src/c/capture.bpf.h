@@ -107,12 +107,13 @@ static __always_inline struct cpu_state *this_cpu_state(void)
 
 #include "losses.bpf.h"
 #include "walk.bpf.h"
+#include "copy.bpf.h"
 
 static __always_inline void begin_user(struct user_header *head, struct slot *slot, __u32 tid, __u8 state)
 {
 	head->type = EVENT_USER;
 	head->state = state;
-	head->pad = 0;
+	head->copy = COPY_TAKEN;
 	head->user_depth = 0;
 	head->time_ns = bpf_ktime_get_ns();
 	head->owner = slot->owner;
@@ -179,6 +180,13 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 		e->head.state = walk_state(&walk);
 		e->head.user_depth = walk_depth(&walk);
 		e->head.n_user = walk.kept;
+		if (capture_cfg.copy_bytes && !exiting) {
+			int copy = take_copy(slot->owner, slot->ip, known_end(&walk), !fetch);
+
+			if (copy == COPY_RETRY)
+				return 1;
+			e->head.copy = copy;
+		}
 	}
 	if (exiting)
 		e->head.state = STATE_EXITED;
@@ -206,6 +214,7 @@ static int on_return(struct bpf_map *map, void *key, void *value)
 		if (!missing)
 			break;
 		fetch_stack();
+		fetch_copy();
 	}
 	return 0;
 }
@@ -304,6 +313,7 @@ static __always_inline void walk_into(struct tick_event *e, __u32 room, const bo
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
 	e->user_depth = walk_depth(&walk);
+	e->high = known_end(&walk);
 }
 
 /* The same into the event of a level. Not static, as take_user() is not: gone through once, not on each way that leads here. */
@@ -361,6 +371,23 @@ static __always_inline bool in_user_code(struct tick_event *e)
 	return e->at & AT_PROBE || (capture_cfg.kernel_stacks && !e->n_kernel);
 }
 
+/*
+ * Copy the stack whose frames the event has, too. False: a page is missing, and `partial` does not allow that.
+ */
+static __always_inline bool copy_now(struct tick_event *e, bool partial)
+{
+	__u32 first = e->n_kernel;
+	int copy;
+
+	if (!capture_cfg.copy_bytes || !e->n_user || first > MAX_KERNEL_FRAMES)
+		return true;
+	copy = take_copy(e->owner, e->frames[first], e->high, partial);
+	if (copy == COPY_RETRY)
+		return false;
+	e->flags |= copy << TICK_COPY_SHIFT;
+	return true;
+}
+
 static __always_inline void take_user_half(struct cpu_state *cpu, __u32 level, struct tick_event *e,
 					   const enum capture_how how)
 {
@@ -382,6 +409,10 @@ static __always_inline void take_user_half(struct cpu_state *cpu, __u32 level, s
 		e->state = STATE_EXITED;
 	else if (try_first && e->state == STATE_FAULTED && defer_user(cpu, e, bpf_get_current_task_btf()))
 		return;
+	else if (try_first && !copy_now(e, false) && defer_user(cpu, e, bpf_get_current_task_btf()))
+		return;
+	else if (how == CAPTURE_IMMEDIATE)
+		copy_now(e, true);
 	else if (how == CAPTURE_DEFERRED && e->state == STATE_COMPLETE && e->at & AT_ARMING)
 		goto out; /* the return is being hooked for another sample, and would show the same */
 	else if (how == CAPTURE_DEFERRED && (!try_first || e->state == STATE_FAULTED))
@@ -426,6 +457,7 @@ static __always_inline void begin_tick(struct cpu_state *cpu, __u32 level, struc
 	e->n_kernel = 0;
 	e->n_user = 0;
 	e->at = request->at;
+	e->high = 0;
 }
 
 /* Reserve an ID and take what can be taken at `level`, which is ours. */

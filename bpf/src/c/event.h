@@ -10,12 +10,16 @@
 #define MAX_WALK 2048
 /* Programs that may interrupt each other on one CPU: task, interrupt, NMI, and one to spare. */
 #define LEVELS 4
+/* Bytes of a stack that are copied at most, and words of bits for its pages. */
+#define MAX_COPY_BYTES (512 << 10)
+#define COPY_WORDS 3
 
 /* Numbers are part of the wire: append only. */
 enum event_type {
 	EVENT_TICK = 1,
 	EVENT_USER = 2,
 	EVENT_DROP = 3,
+	EVENT_COPY = 4,
 };
 
 /* As rawstack_format::record::State. */
@@ -45,6 +49,18 @@ enum tick_flag {
 	TICK_BLOCKED = 2, /* with STATE_PENDING: no EVENT_USER follows, recording ends while the task is blocked */
 };
 
+/* What became of the copy of a stack; up to the last as rawstack_format::copies::CopyLoss. */
+enum copy_state {
+	COPY_TAKEN = 0, /* or none was asked for */
+	COPY_BUFFER_FULL = 1,
+	COPY_CONTENDED = 2,
+	COPY_NO_STACK = 4, /* nothing is mapped at the stack pointer */
+	COPY_RETRY = 15, /* in the kernel only: a page is missing */
+};
+
+/* Where in tick_event.flags enum copy_state stands. */
+#define TICK_COPY_SHIFT 4
+
 /* Where the user code stands, as the caller knows it. */
 enum at_flag {
 	AT_ENTRY = 1, /* at a function's first instruction: its frame is not there yet */
@@ -69,6 +85,7 @@ struct tick_event {
 	__u16 n_kernel;
 	__u16 n_user;
 	__u32 at; /* AT_* bits */
+	__u64 high; /* end of the stack's mapping, where the walk had to ask; in the kernel only */
 	__u64 frames[MAX_KERNEL_FRAMES +
 		     MAX_USER_FRAMES]; /* kernel, then user, leaf first; only the filled part is sent */
 };
@@ -77,7 +94,7 @@ struct tick_event {
 struct user_header {
 	__u16 type;
 	__u8 state;
-	__u8 pad;
+	__u8 copy; /* enum copy_state */
 	__u32 user_depth;
 	__u64 time_ns;
 	__u64 owner;
@@ -91,6 +108,23 @@ struct user_header {
 struct user_event {
 	struct user_header head;
 	__u64 frames[MAX_USER_FRAMES];
+};
+
+/* A copy of a user stack; comes ahead of the user half that it is of. */
+struct copy_event {
+	__u16 type;
+	__u8 n_registers;
+	__u8 busy; /* in the kernel only */
+	__u32 pad;
+	__u64 owner;
+	__u32 pid;
+	__u32 tid;
+	__u64 start; /* address of bytes[0], a multiple of 8 */
+	__u64 end; /* of the mapping */
+	__u64 asked; /* bytes that follow */
+	__u64 missing[COPY_WORDS]; /* pages of 4096 bytes that were not in memory, from that of `start` on, a bit each */
+	__u64 registers[33]; /* by DWARF number */
+	__u8 bytes[4096]; /* as many as asked; the map is made larger */
 };
 
 /* A loss, sent as soon as there is room again on the CPU where it happened. */
@@ -150,7 +184,7 @@ struct capture_config {
 	__u32 max_user_frames;
 	__u32 max_kernel_frames; /* the kernel's own limit: reaching it means cut */
 	__u32 thread_size; /* bytes of a kernel stack: 16 KiB, or a page where those are larger */
-	__u32 pad;
+	__u32 copy_bytes; /* of a user stack, a multiple of 4096; 0: none */
 };
 
 /* Kinds of programs whose runs are samples. */

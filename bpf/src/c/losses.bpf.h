@@ -26,7 +26,10 @@ static __always_inline void count_unnumbered(struct cpu_state *cpu, __u32 reason
 	count_loss(cpu, reason, bpf_ktime_get_ns());
 }
 
-/* Wake the reader once when the threshold is passed: it then empties the buffer, however much has come by then. */
+/*
+ * Wake the reader once when the threshold is passed, or a few times: it then empties the buffer, however much has come by
+ * then. What is looked for is wider than what may come at once.
+ */
 static __always_inline __u64 wakeup_flags(void)
 {
 	__u64 waiting;
@@ -34,7 +37,8 @@ static __always_inline __u64 wakeup_flags(void)
 	if (!capture_cfg.wakeup_bytes)
 		return 0;
 	waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
-	if (waiting < capture_cfg.wakeup_bytes || waiting > capture_cfg.wakeup_bytes + 4 * sizeof(struct tick_event))
+	if (waiting < capture_cfg.wakeup_bytes ||
+	    waiting > capture_cfg.wakeup_bytes + 4 * (sizeof(struct tick_event) + capture_cfg.copy_bytes))
 		return BPF_RB_NO_WAKEUP;
 	return BPF_RB_FORCE_WAKEUP;
 }

@@ -8,6 +8,7 @@ const volatile struct recorder_config recorder_cfg = {};
 struct tick_event *unused_tick;
 struct user_event *unused_user;
 struct drop_event *unused_drop;
+struct copy_event *unused_copy;
 struct cpu_state *unused_cpu_state;
 struct slot *unused_slot;
 

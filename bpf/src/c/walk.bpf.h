@@ -210,6 +210,12 @@ static __always_inline bool on_stack(struct walk *walk, const bool plain)
 	return walk->fp < walk->high;
 }
 
+/* Where the stack's mapping ends, if the walk asked and the kernel said it; else 0. */
+static __always_inline __u64 known_end(const struct walk *walk)
+{
+	return walk->high == walk->sp + USUAL_STACK ? 0 : walk->high;
+}
+
 /*
  * Store the frame at `place`, which is the number of the round: a count of our own in `walk` would be another number on
  * each way through, and in each round, and the verifier would go through all of them. Some kernels (6.19, 7.0) then

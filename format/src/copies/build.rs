@@ -105,6 +105,11 @@ impl CopiesBuilder {
         self.copies.is_empty()
     }
 
+    /// The chunk at hand.
+    pub fn copies(&self) -> &StackCopies {
+        &self.copies
+    }
+
     /// Most bytes that the chunk at hand takes, raw.
     pub fn raw_bound(&self) -> usize {
         BASE + self.bound

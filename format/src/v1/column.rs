@@ -13,7 +13,8 @@ pub(crate) fn pack<T: Into<u64>>(values: impl IntoIterator<Item = T>) -> Vec<u8>
     let width = (u64::BITS - all.leading_zeros()).div_ceil(8) as usize;
     let mut bytes = Vec::with_capacity(width * values.len());
     for plane in 0..width {
-        bytes.extend(values.iter().map(|value| value.to_le_bytes()[plane]));
+        let byte = |value: &u64| (value >> (plane * 8) & 0xff) as u8;
+        bytes.extend(values.iter().map(byte));
     }
     bytes
 }

@@ -38,6 +38,7 @@ impl Assembler {
             counters: self.counters,
             starts_epoch: self.starts_epoch,
             symbols: self.epoch.symbols_to_come(),
+            copies: self.copies.peek(),
         }
     }
 
@@ -72,7 +73,7 @@ impl Assembler {
             Vec::new()
         };
         // Where all rows wait there is nothing to close: what they need of the tables goes with them.
-        if self.has_rows() || self.epoch.bytes() >= self.batch_limit {
+        if self.has_rows() || !self.copies.is_empty() || self.epoch.bytes() >= self.batch_limit {
             self.close_batch();
         }
         if ends_epoch(self) {
@@ -83,6 +84,7 @@ impl Assembler {
     }
 
     fn close_batch(&mut self) {
+        let mut copies = self.copies.take();
         for batch in self.epoch.cut() {
             let starts_epoch = mem::take(&mut self.starts_epoch);
             self.cuts.push(Cut {
@@ -90,6 +92,7 @@ impl Assembler {
                 counters: self.counters,
                 starts_epoch,
                 symbols: self.epoch.take_symbols(),
+                copies: mem::take(&mut copies),
             });
             self.batches += 1;
         }

@@ -93,6 +93,7 @@ fn hook_in(name: &str, origin: Option<Origin>) -> Result<()> {
         events: origin.into_iter().map(source).collect(),
         off_cpu,
         targets: Targets::default(),
+        copy_bytes: 0,
         ring_bytes: 1 << 20,
         wakeup_bytes: 1 << 19,
         max_threads: 1024,

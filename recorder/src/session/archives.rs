@@ -83,6 +83,9 @@ impl Session<'_> {
             for part in self.symbols(cut.symbols) {
                 self.send(&part)?;
             }
+            if !cut.copies.is_empty() {
+                self.send(&Record::StackCopies(cut.copies))?;
+            }
             self.counters = cut.counters;
             self.send(&Record::Batch(cut.batch))?;
         }
@@ -224,6 +227,9 @@ impl Session<'_> {
             last.push(Record::Recording(recording));
         }
         last.extend(self.symbols(cut.symbols));
+        if !cut.copies.is_empty() {
+            last.push(Record::StackCopies(cut.copies));
+        }
         last.push(Record::Batch(cut.batch));
         last
     }
@@ -310,6 +316,7 @@ impl Session<'_> {
             reserved,
             states: totals.states,
             drops: totals.drops,
+            copies: totals.copies,
             processes,
             threads,
             modules: usize::try_from(world.modules.met()).unwrap_or(usize::MAX),

@@ -135,6 +135,27 @@ pub(crate) struct MergeArgs {
     /// Archives, or patterns of their names; merged ones, too
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
+    /// Leave out copies of stacks: they hold memory of programs
+    #[arg(long)]
+    pub(crate) drop_copies: bool,
+    /// Output
+    #[command(flatten)]
+    pub(crate) made: MadeArgs,
+}
+
+/// `rawstack scrub`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Recordings made with --unwind stack-copy hold memory of the recorded programs: their stacks,
+with whatever secrets lie there. What is made here has none of it; stacks are as frame
+pointers gave them. All else stays as it is, and what is missing in a damaged archive is told.
+
+EXAMPLES:
+  rawstack scrub web.rawstack -o web-public.rawstack")]
+pub(crate) struct ScrubArgs {
+    /// Archive; a merged one, too
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
     /// Output
     #[command(flatten)]
     pub(crate) made: MadeArgs,

@@ -56,6 +56,15 @@ pub(crate) enum Generics {
     Erase,
 }
 
+/// What the rows of a comparison are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffBy {
+    /// Functions
+    Function,
+    /// Lines, counted from where their function is declared
+    Line,
+}
+
 const DIFF_EXAMPLES: &str = "\
 Exit code: 0 nothing got slower, 1 something did, 2 usage or I/O, 3 the runs cannot tell.
 Each side is one archive or several joined by commas. docs/diff.md tells how to judge it.
@@ -112,6 +121,9 @@ pub(crate) struct CompareArgs {
     /// Title of the page (html)
     #[arg(long, value_name = "TEXT", default_value = "Comparison")]
     pub(crate) title: String,
+    /// What rows are
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "function")]
+    pub(crate) by: DiffBy,
     /// Show all functions that were judged (text)
     #[arg(long)]
     pub(crate) all: bool,

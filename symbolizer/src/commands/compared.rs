@@ -75,8 +75,7 @@ fn read(
     let bar = output::progress("reading", files.len(), quiet);
     for path in files {
         load::read(&mut shared, path, filter, &mut |shared, sample, event| {
-            counts.add(shared, sample, event, filter.no_kernel);
-            Ok(())
+            counts.add(shared, sample, event, filter.no_kernel)
         })?;
         bar.inc(1);
     }

@@ -21,8 +21,8 @@ use rawstack_symbolizer::report::NameFilter;
 use super::compared::{Compared, load};
 use super::select;
 use crate::args::diff::{
-    CalibrateArgs, CompareArgs, CostPer, DiffArgs, DiffFormat, DiffVerb, ExplainArgs, FailOn,
-    Generics, JudgingArgs,
+    CalibrateArgs, CompareArgs, CostPer, DiffArgs, DiffBy, DiffFormat, DiffVerb, ExplainArgs,
+    FailOn, Generics, JudgingArgs,
 };
 
 /// The file of thresholds that is read without being named.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
 }
 
 fn diff(args: &CompareArgs) -> Result<ExitCode> {
-    let (comparison, functions) = comparison(args)?;
+    let (comparison, functions) = Asked::of(args)?.comparison()?;
     let columns = output::columns(args.output.output.as_deref());
     let mut out = output::open(args.output.output.as_deref())?;
     let out = &mut *out;
@@ -63,9 +63,15 @@ fn code(verdict: Verdict, fail_on: FailOn) -> ExitCode {
 }
 
 fn explain(args: &ExplainArgs) -> Result<ExitCode> {
-    let (comparison, _) = comparison(&args.compare)?;
+    let asked = Asked::of(&args.compare)?;
+    let (comparison, _) = asked.comparison()?;
+    let by_line = Apart {
+        by_line: true,
+        ..asked.settings.apart
+    };
+    let (lines, _) = functions(&asked.compared, &asked.names, by_line)?;
     let mut text = Vec::new();
-    if !render::write_explanation(&comparison, &args.function, &mut text)? {
+    if !render::write_explanation(&comparison, &lines, &args.function, &mut text)? {
         bail!(
             "failed to explain `{}`: no function that was judged has this in its name; --format json lists them",
             args.function.escape_debug()
@@ -78,42 +84,62 @@ fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn comparison(args: &CompareArgs) -> Result<(Comparison, Functions)> {
-    let settings = settings(&args.judging, args.output.quiet)?;
-    let filter = select::filter(&args.filter)?;
-    let names = select::name_filter(&args.names)?;
-    let noise = args.judging.noise.as_deref().map(noise).transpose()?;
-    let [base, new] = [&args.base, &args.new].map(|list| {
-        side(
-            list.as_deref().unwrap_or_default(),
-            args.output.output.as_deref(),
-        )
-    });
-    let files = [base?, new?];
-    let compared = load(
-        &files,
-        &filter,
-        noise.is_some(),
-        &args.symbols,
-        args.output.quiet,
-    )?;
-    let columns = compared.sides.columns(&compared.counts);
-    let (mut functions, notes) = functions(&compared, &names, settings.apart);
-    let input = Input {
-        archives: &compared.named.archives,
-        sides: &compared.sides,
-        columns: &columns,
-        event: &compared.event_name,
-        unit: &compared.unit,
-        noise: noise.as_ref(),
-        notes,
-    };
-    let comparison = compare(&mut functions, input, &settings);
-    Ok((comparison, functions))
+/// What was asked for, and read for it.
+struct Asked {
+    settings: Settings,
+    names: NameFilter,
+    noise: Option<NoiseFile>,
+    compared: Compared,
+}
+
+impl Asked {
+    fn of(args: &CompareArgs) -> Result<Self> {
+        let mut settings = settings(&args.judging, args.output.quiet)?;
+        settings.apart.by_line = args.by == DiffBy::Line;
+        let filter = select::filter(&args.filter)?;
+        let names = select::name_filter(&args.names)?;
+        let noise = args.judging.noise.as_deref().map(noise).transpose()?;
+        let [base, new] = [&args.base, &args.new].map(|list| {
+            side(
+                list.as_deref().unwrap_or_default(),
+                args.output.output.as_deref(),
+            )
+        });
+        let files = [base?, new?];
+        let whole = noise.is_some();
+        let compared = load(&files, &filter, whole, &args.symbols, args.output.quiet)?;
+        Ok(Self {
+            settings,
+            names,
+            noise,
+            compared,
+        })
+    }
+
+    fn comparison(&self) -> Result<(Comparison, Functions)> {
+        let compared = &self.compared;
+        let columns = compared.sides.columns(&compared.counts);
+        let (mut functions, notes) = functions(compared, &self.names, self.settings.apart)?;
+        let input = Input {
+            archives: &compared.named.archives,
+            sides: &compared.sides,
+            columns: &columns,
+            event: &compared.event_name,
+            unit: &compared.unit,
+            noise: self.noise.as_ref(),
+            notes,
+        };
+        let comparison = compare(&mut functions, input, &self.settings);
+        Ok((comparison, functions))
+    }
 }
 
 /// Functions of both sides, and what is to be told of their modules.
-fn functions(compared: &Compared, names: &NameFilter, apart: Apart) -> (Functions, Vec<String>) {
+fn functions(
+    compared: &Compared,
+    names: &NameFilter,
+    apart: Apart,
+) -> Result<(Functions, Vec<String>)> {
     let Compared {
         named,
         counts,
@@ -123,8 +149,8 @@ fn functions(compared: &Compared, names: &NameFilter, apart: Apart) -> (Function
     } = compared;
     let columns = sides.columns(counts);
     let modules = ComparedModules::of(named, counts, &columns, *event);
-    let functions = Functions::of(named, counts, &columns, *event, (apart, &modules, names));
-    (functions, modules.notes())
+    let functions = Functions::of(named, counts, &columns, *event, (apart, &modules, names))?;
+    Ok((functions, modules.notes()))
 }
 
 /// The archives of one side.
@@ -176,6 +202,7 @@ fn settings(args: &JudgingArgs, quiet: bool) -> Result<Settings> {
             keep_numbers: false,
         },
         by_module: args.modules,
+        by_line: false,
     };
     Ok(settings)
 }
@@ -204,7 +231,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
     ];
     let compared = load(&files, &filter, true, &args.symbols, args.output.quiet)?;
     let columns = compared.sides.columns(&compared.counts);
-    let (functions, notes) = functions(&compared, &NameFilter::default(), Apart::default());
+    let (functions, notes) = functions(&compared, &NameFilter::default(), Apart::default())?;
     let archives: &[Summary] = &compared.named.archives;
     let input = Input {
         archives,

@@ -1,7 +1,8 @@
-//! `rawstack merge`.
+//! `rawstack merge` and `rawstack scrub`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::slice;
 
 use anyhow::Result;
 use rawstack_format::{Damage, WriterOptions};
@@ -9,25 +10,32 @@ use rawstack_symbolizer::merge::{Inputs, Merged};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::text::clean;
 
-use super::{made, select};
-use crate::args::archive::MergeArgs;
+use super::{made as archives, select};
+use crate::args::archive::{MadeArgs, MergeArgs, ScrubArgs};
 
 /// Make one archive of several.
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
-    let target = args.made.output.as_path();
-    let files = select::archives(&args.files, Some(target))?;
-    let bar = output::progress("merging", files.len(), args.made.quiet);
-    let inputs = Inputs::open(files)?;
+    make(&args.files, &args.made, args.drop_copies)
+}
+
+/// Copy an archive, without what it holds of memory.
+pub(crate) fn scrub(args: &ScrubArgs) -> Result<ExitCode> {
+    make(slice::from_ref(&args.file), &args.made, true)
+}
+
+fn make(files: &[PathBuf], made: &MadeArgs, drops_copies: bool) -> Result<ExitCode> {
+    let target = made.output.as_path();
+    let files = select::archives(files, Some(target))?;
+    let bar = output::progress("merging", files.len(), made.quiet);
+    let inputs = Inputs::open(files)?.dropping_copies(drops_copies);
     let mut options = WriterOptions::default();
     // The same inputs give the same bytes.
     options.salt = Some(inputs.salt());
     options.merged = true;
     let done = || bar.inc(1);
-    let (merged, bytes) = made::make(&args.made, options, |writer| {
-        Ok(inputs.merge(writer, &done)?)
-    })?;
+    let (merged, bytes) = archives::make(made, options, |writer| Ok(inputs.merge(writer, &done)?))?;
     bar.finish_and_clear();
-    if !args.made.quiet {
+    if !made.quiet {
         tell(&merged, bytes, target);
     }
     Ok(ExitCode::SUCCESS)
@@ -41,6 +49,10 @@ fn tell(merged: &Merged, bytes: u64, target: &Path) {
             "rawstack: {name} is not whole: {}; what is whole was taken",
             what(damage)
         );
+    }
+    if merged.dropped > 0 {
+        let dropped = merged.dropped;
+        eprintln!("rawstack: left out copies of stacks: {dropped} chunks");
     }
     let (parts, chunks) = (merged.parts, merged.chunks);
     let target = target.display();

@@ -52,6 +52,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
         Verb::Cache(args) => cache::run(args),
         Verb::Import(args) => import::run(args),
         Verb::Merge(args) => merge::run(args),
+        Verb::Scrub(args) => merge::scrub(args),
         Verb::Record(args) => record::run(args),
     }
 }

@@ -31,6 +31,18 @@ impl RowVerdict {
     }
 }
 
+/// A function's name, of a line as `name+3`, and of one of several with where it is declared.
+pub(super) fn shown_name(name: &str, line: Option<i64>, declared: Option<&str>) -> String {
+    let mut shown = name.to_owned();
+    if let Some(line) = line {
+        shown.push_str(&format!("{line:+}"));
+    }
+    if let Some(declared) = declared {
+        shown.push_str(&format!(" ({declared})"));
+    }
+    shown
+}
+
 /// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -58,6 +70,10 @@ impl Verdict {
 pub struct ComparedRow {
     /// Canonical name.
     pub name: String,
+    /// Line of the function, counted from its declaration, where lines are told apart.
+    pub line: Option<i64>,
+    /// Where the function is declared, `file:line`, if others have its name.
+    pub declared: Option<String>,
     /// Module without version.
     pub module: String,
     /// Source file, where all frames agree.
@@ -85,6 +101,11 @@ pub struct ComparedRow {
 }
 
 impl ComparedRow {
+    /// The name, with what tells it from others of that name.
+    pub fn shown(&self) -> String {
+        shown_name(&self.name, self.line, self.declared.as_deref())
+    }
+
     /// Change in the unit of costs.
     pub fn change(&self) -> f64 {
         self.cost[1] - self.cost[0]

@@ -1,18 +1,24 @@
 //! Functions of both sides, each once, with what their runs took: by themselves, and with what they called.
 
-use std::collections::BTreeMap;
-
 use foldhash::HashMap;
 
-use super::key::{KeyOptions, canonical, without_unique};
-use super::modules::{ComparedModules, Resolution};
+use super::comparison::shown_name;
+use super::key::{KeyOptions, without_unique};
+use super::members::Members;
+use super::modules::ComparedModules;
 use super::sides::Columns;
+use crate::error::{Error, Result};
 use crate::profile::runs::{RunCell, RunCounts};
 use crate::report::NameFilter;
-use crate::symbolized::{Stack, SymbolizedFrame, SymbolizedProfile};
+use crate::symbolized::SymbolizedProfile;
 
-/// What makes frames one function.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Functions times runs: a quarter of a gigabyte for their weights, and about as much again to judge them.
+///
+/// An archive says itself how many runs it has.
+const MOST_NUMBERS: usize = 1 << 24;
+
+/// What makes frames one function, or one line of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionKey {
     /// Canonical name.
     pub name: String,
@@ -20,6 +26,10 @@ pub struct FunctionKey {
     pub module: Option<String>,
     /// Whether it is in the kernel.
     pub kernel: bool,
+    /// Which function of that name, where there are several.
+    pub which: u32,
+    /// Line, counted from the declaration, where lines are told apart and it is known.
+    pub line: Option<i64>,
 }
 
 /// What is known of a function besides its costs.
@@ -31,6 +41,21 @@ pub struct FunctionFacts {
     pub file: Option<String>,
     /// Whether it stands for what has no name.
     pub is_unnamed: bool,
+    /// Where it is declared, `file:line`, if others have its name; on the new side, where it is there.
+    pub declared: Option<String>,
+}
+
+impl FunctionFacts {
+    /// Take over what is known of more frames of the function.
+    pub(super) fn join(&mut self, more: Self) {
+        if more.module < self.module {
+            self.module = more.module;
+        }
+        if self.file != more.file {
+            self.file = None;
+        }
+        self.is_unnamed &= more.is_unnamed;
+    }
 }
 
 /// How functions are told apart.
@@ -40,6 +65,8 @@ pub struct Apart {
     pub key: KeyOptions,
     /// Functions of different modules are different ones.
     pub by_module: bool,
+    /// Lines of a function are told apart.
+    pub by_line: bool,
 }
 
 /// Functions, what their runs took, and the stacks that this comes from.
@@ -88,13 +115,23 @@ impl Functions {
         columns: &Columns,
         event: u32,
         (apart, modules, names): (Apart, &ComparedModules, &NameFilter),
-    ) -> Self {
-        let (mut functions, of_frame) = Self::named(profile, apart, modules);
-        functions.width = columns.len();
-        functions.first_new = columns.first_new;
-        functions.samples = vec![0; functions.width];
+    ) -> Result<Self> {
+        let members = Members::of(profile, (counts, columns, event), apart, modules);
+        let width = columns.len();
+        if members.keys.len().saturating_mul(width) > MOST_NUMBERS {
+            return Err(Error::TooLarge {
+                functions: members.keys.len(),
+                runs: width,
+            });
+        }
+        let mut functions = Self {
+            width,
+            first_new: columns.first_new,
+            samples: vec![0; width],
+            ..Self::default()
+        };
         let selected = names.of(profile);
-        let mut shown = Stack::new();
+        let mut shown = Vec::new();
         for cells in counts.cells.chunk_by(|a, b| a.stack == b.stack) {
             let stack = cells
                 .first()
@@ -102,73 +139,28 @@ impl Functions {
             let Some(stack) = stack.filter(|stack| stack.event == event) else {
                 continue;
             };
-            if !selected.stack(stack, &mut shown) {
+            shown.clear();
+            let end = (stack.state, stack.kernel_cut);
+            profile.each_located(stack.kernel, stack.user, end, &mut |frame| {
+                shown.push(frame)
+            });
+            if !selected.choose(&mut shown) {
                 continue;
             }
             let weights = functions.weights(cells, columns);
             if weights.is_empty() {
                 continue;
             }
-            let frames = shown
-                .iter()
-                .filter_map(|&frame| of_frame.get(frame as usize).copied().flatten());
+            let frames = shown.iter().filter_map(|frame| members.function(frame));
             functions.stacks.push(FunctionStack {
                 functions: frames.collect(),
                 weights,
             });
         }
+        (functions.keys, functions.facts) = (members.keys, members.facts);
         functions.join_unique();
         functions.add_up();
-        functions
-    }
-
-    /// The functions that frames are of.
-    fn named(
-        profile: &SymbolizedProfile,
-        apart: Apart,
-        modules: &ComparedModules,
-    ) -> (Self, Vec<Option<u32>>) {
-        let key = |frame: &SymbolizedFrame| key_of(profile, frame, apart, modules);
-        let keyed: Vec<Option<FunctionKey>> = profile.frames().iter().map(key).collect();
-        let mut index: BTreeMap<&FunctionKey, (u32, FunctionFacts)> = BTreeMap::new();
-        for (frame, key) in profile.frames().iter().zip(&keyed) {
-            let Some(key) = key else { continue };
-            let module = modules.name(profile.text(frame.module));
-            let file = frame
-                .place
-                .file
-                .get()
-                .map(|file| profile.text(file).to_owned());
-            let is_unnamed = frame.reason.is_some();
-            let (_, facts) = index.entry(key).or_insert_with(|| {
-                (
-                    0,
-                    FunctionFacts {
-                        module: module.clone(),
-                        file: file.clone(),
-                        is_unnamed,
-                    },
-                )
-            });
-            if module < facts.module {
-                facts.module = module;
-            }
-            if facts.file != file {
-                facts.file = None;
-            }
-            facts.is_unnamed &= is_unnamed;
-        }
-        for (number, (slot, _)) in (0u32..).zip(index.values_mut()) {
-            *slot = number;
-        }
-        let of_key = |key: &Option<FunctionKey>| Some(index.get(key.as_ref()?)?.0);
-        let of_frame = keyed.iter().map(of_key).collect();
-        let functions = Self {
-            keys: index.keys().map(|key| (*key).clone()).collect(),
-            facts: index.values().map(|(_, facts)| facts.clone()).collect(),
-            ..Self::default()
-        };
-        (functions, of_frame)
+        Ok(functions)
     }
 
     /// Weights by column of one stack's cells.
@@ -240,7 +232,7 @@ impl Functions {
     }
 
     /// Add the stacks up.
-    fn add_up(&mut self) {
+    pub(super) fn add_up(&mut self) {
         let (functions, width) = (self.keys.len(), self.width);
         (self.own, self.total) = (vec![0.0; functions * width], vec![0.0; functions * width]);
         (self.own_squares, self.total_squares) = (vec![0.0; functions], vec![0.0; functions]);
@@ -285,6 +277,17 @@ impl Functions {
             .unwrap_or_default()
     }
 
+    /// Name of a function, with what tells it from others of that name.
+    pub fn shown(&self, function: usize) -> String {
+        let declared = self
+            .facts
+            .get(function)
+            .and_then(|facts| facts.declared.as_deref());
+        self.keys
+            .get(function)
+            .map_or_else(String::new, |key| shown_name(&key.name, key.line, declared))
+    }
+
     /// Whether a function is met on either side.
     pub fn is_on_sides(&self, function: usize) -> [bool; 2] {
         let row = self.row(function, true);
@@ -297,36 +300,4 @@ fn add(sums: &mut [f64], place: usize, weight: f64) {
     if let Some(sum) = sums.get_mut(place) {
         *sum += weight;
     }
-}
-
-fn key_of(
-    profile: &SymbolizedProfile,
-    frame: &SymbolizedFrame,
-    apart: Apart,
-    modules: &ComparedModules,
-) -> Option<FunctionKey> {
-    let (path, name) = (profile.text(frame.module), profile.text(frame.name));
-    let module = modules.get(path);
-    let resolution = module.map_or(Resolution::Inlined, |module| module.resolution);
-    if resolution == Resolution::Symbols && frame.inlined {
-        return None;
-    }
-    let short = modules.name(path);
-    let name = if frame.reason.is_some() || resolution == Resolution::Whole {
-        format!("[{}]+?", short.trim_matches(['[', ']']))
-    } else {
-        let keep_numbers = module.is_some_and(|module| module.is_same);
-        canonical(
-            name,
-            KeyOptions {
-                keep_numbers,
-                ..apart.key
-            },
-        )
-    };
-    Some(FunctionKey {
-        name,
-        module: apart.by_module.then_some(short),
-        kernel: frame.kernel,
-    })
 }

@@ -42,7 +42,11 @@ pub struct Input<'i> {
 
 /// Compare. With `accept_renames` functions that were probably renamed become one in `functions`.
 pub fn compare(functions: &mut Functions, input: Input<'_>, settings: &Settings) -> Comparison {
-    let found = renames(functions);
+    // Lines come and go with every change: only functions are sought under another name.
+    let found = match settings.apart.by_line {
+        true => Vec::new(),
+        false => renames(functions),
+    };
     let renamed = found
         .iter()
         .map(|rename| renamed_row(functions, rename))
@@ -96,12 +100,7 @@ pub fn compare(functions: &mut Functions, input: Input<'_>, settings: &Settings)
 }
 
 fn renamed_row(functions: &Functions, rename: &Rename) -> RenamedRow {
-    let name = |function: u32| {
-        functions
-            .keys
-            .get(function as usize)
-            .map_or_else(String::new, |key| key.name.clone())
-    };
+    let name = |function: u32| functions.shown(function as usize);
     RenamedRow {
         from: name(rename.from),
         to: name(rename.to),
@@ -160,6 +159,8 @@ fn total_row(functions: &Functions, counts: &Counts<'_>, judged: &Judged) -> Com
         .map(|mean| mean * counts.total_unit);
     ComparedRow {
         name: TOTAL.to_owned(),
+        line: None,
+        declared: None,
         module: String::new(),
         file: None,
         kernel: false,
@@ -262,6 +263,8 @@ impl Comparison {
             numbers.push(number);
             self.rows.push(ComparedRow {
                 name: key.name.clone(),
+                line: key.line,
+                declared: facts.declared.clone(),
                 module: facts.module.clone(),
                 file: facts.file.clone(),
                 kernel: key.kernel,
@@ -368,10 +371,15 @@ impl Comparison {
     fn sort_rows(&mut self) {
         self.rows.sort_by(|a, b| {
             let size = |row: &ComparedRow| row.change().abs();
+            let place = |row: &ComparedRow| {
+                let (name, module, declared) =
+                    (row.name.clone(), row.module.clone(), row.declared.clone());
+                (name, module, row.kernel, row.line, declared)
+            };
             a.verdict
                 .cmp(&b.verdict)
                 .then(size(b).total_cmp(&size(a)))
-                .then_with(|| (&a.name, &a.module, a.kernel).cmp(&(&b.name, &b.module, b.kernel)))
+                .then_with(|| place(a).cmp(&place(b)))
         });
     }
 }

@@ -8,7 +8,9 @@ pub mod config;
 pub mod functions;
 mod judge;
 pub mod key;
+mod members;
 pub mod modules;
+mod namesakes;
 mod noise_file;
 pub mod page;
 mod renames;
@@ -16,6 +18,8 @@ pub mod render;
 mod scale;
 pub mod settings;
 mod shift;
+#[cfg(test)]
+mod shift_simulation;
 pub mod sides;
 pub mod stats;
 

@@ -45,6 +45,8 @@ pub struct ComparedModules {
     modules: BTreeMap<String, ComparedModule>,
     /// The program of the new side under the name of the base's.
     aliases: BTreeMap<String, String>,
+    /// For each module of the profile whether the new side has it.
+    is_new: Vec<bool>,
 }
 
 #[derive(Default)]
@@ -107,7 +109,15 @@ impl ComparedModules {
         Self {
             modules: met.into_iter().map(compared).collect(),
             aliases,
+            is_new: of_module.iter().map(|sums| sums[1].0 > 0.0).collect(),
         }
+    }
+
+    /// Whether the new side has module number `module` of the profile.
+    pub fn is_new(&self, module: u32) -> bool {
+        self.is_new
+            .get(module as usize)
+            .is_some_and(|is_new| *is_new)
     }
 
     /// The module with a path.

@@ -14,7 +14,10 @@ const COVERED: f64 = 0.95;
 const WIDEST: f64 = 10.0;
 /// Part of the change that its domain may have changed by.
 const LEFT: f64 = 0.3;
-/// Level of the bound that must lie below the margin.
+/// Part of the change that its domain's rise must be sure to lie below. To ask for less than a margin would need runs that
+/// hardly differ: of code that had moved, three of four comparisons failed all the same.
+const SURELY_LEFT: f64 = 1.0 / 3.0;
+/// Level of that bound, and of the test whether the domain itself rose.
 const LEVEL: f64 = 0.05;
 
 /// What is needed to judge domains as functions were judged.
@@ -57,10 +60,7 @@ pub(super) fn moved(
             .into_iter()
             .flatten()
             .map(|&caller| Domain {
-                name: format!(
-                    "callees of {}",
-                    functions.keys.get(caller).map_or("", |key| &key.name)
-                ),
+                name: format!("callees of {}", functions.shown(caller)),
                 row: functions.row(caller, true).to_vec(),
             });
         let domains = of_callers.chain(groups.around(functions, function));
@@ -88,7 +88,8 @@ impl Yardstick<'_> {
         let cost = moments.means[0].max(moments.means[1]);
         cost <= WIDEST * rise
             && tested.change().abs() < LEFT * rise
-            && tested.bounds(LEVEL).1 < margin
+            && tested.bounds(LEVEL).1 < margin.max(SURELY_LEFT * rise)
+            && tested.p_up > LEVEL
     }
 }
 
@@ -132,8 +133,10 @@ fn callers(functions: &Functions, risen: &[(usize, f64)]) -> HashMap<usize, Vec<
     below.into_iter().map(nearest).collect()
 }
 
-/// Functions by namespace and by file.
+/// Functions by name, by namespace and by file.
 struct Groups<'f> {
+    /// Lines of one function, and functions of one name.
+    names: HashMap<&'f str, Vec<usize>>,
     namespaces: HashMap<&'f str, Vec<usize>>,
     files: HashMap<&'f str, Vec<usize>>,
 }
@@ -141,10 +144,12 @@ struct Groups<'f> {
 impl<'f> Groups<'f> {
     fn of(functions: &'f Functions) -> Self {
         let mut groups = Self {
+            names: HashMap::default(),
             namespaces: HashMap::default(),
             files: HashMap::default(),
         };
         for (number, (key, facts)) in functions.keys.iter().zip(&functions.facts).enumerate() {
+            groups.names.entry(&key.name).or_default().push(number);
             for namespace in namespaces(&key.name) {
                 groups.namespaces.entry(namespace).or_default().push(number);
             }
@@ -178,7 +183,14 @@ impl<'f> Groups<'f> {
                 .get(file)
                 .map(|members| (format!("file {file}"), members))
         });
-        let groups = namespaces(name).filter_map(in_namespace).chain(in_file);
+        let of_name = self
+            .names
+            .get(name)
+            .map(|members| (name.to_owned(), members));
+        let groups = of_name
+            .into_iter()
+            .chain(namespaces(name).filter_map(in_namespace))
+            .chain(in_file);
         groups
             .filter(|(_, members)| members.len() > 1)
             .map(|(name, members)| {

@@ -5,9 +5,10 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
+use rawstack_format::Chunk;
 use rawstack_format::record::{Batch, Record, Recording, Vdso};
-use rawstack_format::{Chunk, Reader};
 
+use super::chunks::Chunks;
 use super::facts::{FactsTable, ThreadFacts};
 use super::filter::Filter;
 use super::pending::{JoinQueue, Joined};
@@ -68,7 +69,7 @@ pub fn read(
 #[derive(Debug)]
 pub struct Parts {
     path: PathBuf,
-    reader: Reader<Input>,
+    chunks: Chunks,
     /// First chunk of the next part.
     first: Option<Chunk>,
     is_read: bool,
@@ -77,13 +78,13 @@ pub struct Parts {
 impl Parts {
     /// Open the archive at `path` (`-`: standard input).
     pub fn open(path: &Path) -> Result<Self> {
-        let reader = Reader::new(input(path)?).map_err(|source| Error::Archive {
+        let chunks = Chunks::read(input(path)?).map_err(|source| Error::Archive {
             path: path.to_owned(),
             source,
         })?;
         Ok(Self {
             path: path.to_owned(),
-            reader,
+            chunks,
             first: None,
             is_read: false,
         })
@@ -91,7 +92,7 @@ impl Parts {
 
     /// Whether it is a merged archive.
     pub fn are_merged(&self) -> bool {
-        self.reader.header().has_parts()
+        self.chunks.header().has_parts()
     }
 
     /// Read the next part into `shared`, as [`read`] does; `false` where there was none.
@@ -109,21 +110,21 @@ impl Parts {
             source,
         };
         let name = self.path.display().to_string();
-        let mut archive = Archive::begin(shared, filter, &name, &self.reader);
-        self.first = archive.read(&mut self.reader, self.first.take(), each, &failed)?;
+        let mut archive = Archive::begin(shared, filter, &name, &self.chunks);
+        self.first = archive.read(&mut self.chunks, self.first.take(), each, &failed)?;
         self.is_read = self.first.is_none();
         Ok(true)
     }
 }
 
 /// What is read of an archive, `-` being standard input.
-pub(crate) type Input = BufReader<Box<dyn Read>>;
+pub(crate) type Input = BufReader<Box<dyn Read + Send>>;
 
 /// Open an archive.
 pub(crate) fn input(path: &Path) -> Result<Input> {
-    let input: Box<dyn Read> = if path == Path::new("-") {
+    let input: Box<dyn Read + Send> = if path == Path::new("-") {
         watch::no_way_back();
-        Box::new(io::stdin().lock())
+        Box::new(io::stdin())
     } else {
         let open = |source| Error::Open {
             path: path.to_owned(),
@@ -155,14 +156,9 @@ struct Archive<'s> {
 
 impl<'s> Archive<'s> {
     /// The next archive, with nothing read.
-    fn begin(
-        shared: &'s mut Shared,
-        filter: &'s Filter,
-        path: &str,
-        reader: &Reader<impl Read>,
-    ) -> Self {
+    fn begin(shared: &'s mut Shared, filter: &'s Filter, path: &str, chunks: &Chunks) -> Self {
         let number = u32::try_from(shared.archives.len()).unwrap_or(u32::MAX);
-        let header = reader.header();
+        let header = chunks.header();
         let mut summary = Summary::new(path.to_owned());
         summary.format = (header.major, header.minor);
         summary.merged = header.has_parts().then(MergedFacts::default);
@@ -184,7 +180,7 @@ impl<'s> Archive<'s> {
     /// Read one part from its chunk `first` on, or all where there are no parts; gives the first chunk of the next part.
     fn read(
         &mut self,
-        reader: &mut Reader<impl Read>,
+        chunks: &mut Chunks,
         first: Option<Chunk>,
         each: &mut EachSample<'_>,
         failed: &dyn Fn(rawstack_format::Error) -> Error,
@@ -194,7 +190,7 @@ impl<'s> Archive<'s> {
         let behind = loop {
             let chunk = match next.take() {
                 Some(chunk) => Some(chunk),
-                None => reader.next().map_err(failed)?,
+                None => chunks.next().map_err(failed)?,
             };
             let Some(chunk) = chunk else { break None };
             if *part.get_or_insert(chunk.info.part) != chunk.info.part {
@@ -213,8 +209,8 @@ impl<'s> Archive<'s> {
         summary.lost_references = lost;
         summary.orphan_completions = orphans;
         summary.overtaken = overtaken;
-        let own = reader.last_part().filter(|_| behind.is_some());
-        summary.finish(own.unwrap_or(reader.damage()), behind.is_none());
+        let own = chunks.last_part().filter(|_| behind.is_some());
+        summary.finish(own.unwrap_or(chunks.damage()), behind.is_none());
         if let Some(kernel) = self.shared.kernels.last_mut() {
             kernel.finish();
         }
@@ -256,7 +252,7 @@ impl<'s> Archive<'s> {
             Record::End(end) => self.summary().end = Some(end),
             Record::Part(part) => self.summary().part = Some(part),
             Record::JitMap(piece) => self.shared.jit.take(self.number, &piece),
-            // Copied stacks are not used yet.
+            Record::StackCopies(copies) => self.summary().copies.add(&copies),
             _ => {}
         }
     }

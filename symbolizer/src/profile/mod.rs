@@ -3,6 +3,7 @@
 //! Archives are streamed: samples are added up as they come, so memory grows with what is distinct and not with
 //! what was sampled. [`load`] is the only reader of archive rows.
 
+mod chunks;
 pub mod facts;
 pub mod filter;
 pub mod load;
@@ -18,6 +19,6 @@ pub use facts::{ThreadFacts, ThreadId};
 pub use filter::Filter;
 pub use rows::{Profile, Row};
 pub use runs::RunCounts;
-pub use summary::Summary;
+pub use summary::{CopyTotals, Summary};
 pub use timeline::Timeline;
 pub use tree::{FrameId, ModuleId, NodeId, StackTree};

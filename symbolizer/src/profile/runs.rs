@@ -1,13 +1,21 @@
 //! How much each stack took in each run of a command, and in each part of a run. Knows no names.
 
+use std::mem;
+
 use foldhash::HashMap;
 
 use super::load::Shared;
 use super::pending::Joined;
 use super::rows::{Adder, Apart, Profile, Row, number};
+use super::tree::NodeId;
+use crate::error::{Error, Result};
 
 /// Parts that a run is cut into where it has to stand for several.
 pub const BLOCKS: u32 = 24;
+/// Runs of all archives together that are told apart, in blocks or whole.
+///
+/// A sample says which run it is of, so an archive can be made in which each is of another one.
+pub const MAX_PARTS: usize = 1 << 14;
 
 /// A run of a command in an archive, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +46,22 @@ pub struct RunCell {
 /// Start and end of runs, monotonic nanoseconds, by archive and run.
 pub type Spans = HashMap<(u32, u32), (u64, u64)>;
 
+/// What samples of one stack in one part sum up to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    samples: u64,
+    weight: u64,
+    squares: f64,
+}
+
+impl Sum {
+    fn add(&mut self, more: Self) {
+        self.samples += more.samples;
+        self.weight = self.weight.saturating_add(more.weight);
+        self.squares += more.squares;
+    }
+}
+
 /// Samples by stack and run, in the order in which they were first met.
 #[derive(Debug, Default)]
 pub struct RunCounts {
@@ -49,7 +73,16 @@ pub struct RunCounts {
     pub cells: Vec<RunCell>,
     stack_index: HashMap<Row, u32>,
     part_index: HashMap<Part, u32>,
-    cell_index: HashMap<(u32, u32), (u64, u64, f64)>,
+    /// For each node of the tree the stack that it was last the leaf of: most are of one stack only.
+    by_leaf: Vec<u32>,
+    /// The part of the last sample. Those of one part come together.
+    part: Option<(Part, u32)>,
+    /// By stack what was met of it since the part began, ...
+    sums: Vec<Sum>,
+    /// ... and the stacks that were.
+    met: Vec<u32>,
+    /// What was met in parts before.
+    cell_index: HashMap<(u32, u32), Sum>,
     /// Where runs are told in blocks: when each begins and ends.
     spans: Option<Spans>,
     /// Samples of runs that are not among `spans`.
@@ -71,29 +104,97 @@ impl RunCounts {
     }
 
     /// Add one sample of event `event`.
-    pub fn add(&mut self, shared: &Shared, sample: &Joined, event: u32, no_kernel: bool) {
+    pub fn add(
+        &mut self,
+        shared: &Shared,
+        sample: &Joined,
+        event: u32,
+        no_kernel: bool,
+    ) -> Result<()> {
         let row = &sample.row;
         let archive = u32::try_from(shared.archives.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let Some(block) = self.block(archive, row.run, row.time_ns) else {
             self.outside += 1;
+            return Ok(());
+        };
+        let part = Part {
+            archive,
+            run: row.run,
+            block,
+        };
+        if self.part.is_none_or(|(held, _)| held != part) {
+            self.begin(part, shared)?;
+        }
+        let stack = self.stack(sample.stack_row(event, no_kernel));
+        let place = stack as usize;
+        if self.sums.len() <= place {
+            self.sums.resize(place + 1, Sum::default());
+        }
+        if let Some(sum) = self.sums.get_mut(place) {
+            if sum.samples == 0 {
+                self.met.push(stack);
+            }
+            let weight = row.weight as f64;
+            sum.add(Sum {
+                samples: 1,
+                weight: row.weight,
+                squares: weight * weight,
+            });
+        }
+        Ok(())
+    }
+
+    /// Samples of `part` come next.
+    fn begin(&mut self, part: Part, shared: &Shared) -> Result<()> {
+        self.put_by();
+        let known = number(&mut self.part_index, &mut self.parts, part);
+        if self.parts.len() > MAX_PARTS {
+            let path = shared.archives.last().map(|archive| archive.path.clone());
+            return Err(Error::TooManyRuns {
+                path: path.unwrap_or_default().into(),
+                most: MAX_PARTS,
+            });
+        }
+        self.part = Some((part, known));
+        Ok(())
+    }
+
+    /// Put what was met in the part at hand to the others.
+    fn put_by(&mut self) {
+        let Some((_, part)) = self.part.take() else {
             return;
         };
-        let key = sample.stack_row(event, no_kernel);
-        let stack = number(&mut self.stack_index, &mut self.stacks, key);
-        let part = number(
-            &mut self.part_index,
-            &mut self.parts,
-            Part {
-                archive,
-                run: row.run,
-                block,
-            },
-        );
-        let cell = self.cell_index.entry((stack, part)).or_default();
-        let weight = row.weight as f64;
-        cell.0 += 1;
-        cell.1 = cell.1.saturating_add(row.weight);
-        cell.2 += weight * weight;
+        for stack in self.met.drain(..) {
+            if let Some(sum) = self.sums.get_mut(stack as usize) {
+                let cell = self.cell_index.entry((stack, part)).or_default();
+                cell.add(mem::take(sum));
+            }
+        }
+    }
+
+    /// The number of a stack.
+    fn stack(&mut self, row: Row) -> u32 {
+        let leaf = if row.user == NodeId::NONE {
+            row.kernel
+        } else {
+            row.user
+        };
+        let last = self.by_leaf.get(leaf.index()).copied();
+        if let Some(stack) = last
+            && self.stacks.get(stack as usize) == Some(&row)
+        {
+            return stack;
+        }
+        let stack = number(&mut self.stack_index, &mut self.stacks, row);
+        if leaf != NodeId::NONE {
+            if self.by_leaf.len() <= leaf.index() {
+                self.by_leaf.resize(leaf.index() + 1, u32::MAX);
+            }
+            if let Some(slot) = self.by_leaf.get_mut(leaf.index()) {
+                *slot = stack;
+            }
+        }
+        stack
     }
 
     /// The block of a time; 0 where runs are whole, none outside of all spans.
@@ -109,17 +210,15 @@ impl RunCounts {
 
     /// Sort the cells; gives the profile of what was read, without rows.
     pub fn finish(&mut self, shared: Shared) -> Profile {
-        self.stack_index = HashMap::default();
-        let cells = self
-            .cell_index
-            .drain()
-            .map(|((stack, part), (samples, weight, squares))| RunCell {
-                stack,
-                part,
-                samples,
-                weight,
-                squares,
-            });
+        self.put_by();
+        (self.stack_index, self.by_leaf, self.sums) = Default::default();
+        let cells = self.cell_index.drain().map(|((stack, part), sum)| RunCell {
+            stack,
+            part,
+            samples: sum.samples,
+            weight: sum.weight,
+            squares: sum.squares,
+        });
         self.cells = cells.collect();
         self.cell_index = HashMap::default();
         self.cells

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use foldhash::HashSet;
+use rawstack_format::copies::{CopyLoss, StackCopies};
 use rawstack_format::record::{
     Drop, DropReason, End, KernelModule, Part, Recording, Run, Sample, State,
 };
@@ -43,6 +44,42 @@ pub struct MergedFacts {
     pub is_cut: bool,
 }
 
+/// Copies of stacks, which are memory of the recorded programs.
+#[derive(Clone, Debug, Default)]
+pub struct CopyTotals {
+    /// Copies that have memory.
+    pub taken: u64,
+    /// Of these, copies of stacks that are larger than a copy was allowed to be.
+    pub cut: u64,
+    /// Of these, copies of which pages were not in memory.
+    pub partial: u64,
+    /// Bytes that were copied.
+    pub bytes: u64,
+    /// User halves that have none, by why.
+    pub lost: BTreeMap<CopyLoss, u64>,
+}
+
+impl CopyTotals {
+    /// Whether the archive has none, and nothing is told of any.
+    pub fn is_empty(&self) -> bool {
+        self.taken == 0 && self.lost.is_empty()
+    }
+
+    pub(super) fn add(&mut self, copies: &StackCopies) {
+        let mut reader = copies.reader();
+        while let Some(copy) = reader.next() {
+            if copy.loss == CopyLoss::None {
+                self.taken += 1;
+                self.cut += u64::from(copy.is_cut());
+                self.partial += u64::from(!copy.missing.is_empty());
+                self.bytes = self.bytes.saturating_add(copy.copied());
+            } else {
+                *self.lost.entry(copy.loss).or_default() += 1;
+            }
+        }
+    }
+}
+
 /// Facts and counts of one archive, or of one part of a merged archive.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -62,6 +99,8 @@ pub struct Summary {
     pub states: [u64; 8],
     /// Losses by reason.
     pub drops: BTreeMap<DropReason, DropTotal>,
+    /// Copies of stacks.
+    pub copies: CopyTotals,
     /// Running totals of the last whole chunk.
     pub counters: Counters,
     /// Time of the last sample, completion or drop.

@@ -30,9 +30,7 @@ pub(super) fn resolve_jit(query: &JitQuery<'_>) -> ModuleAnswers {
             // Whatever looks like a linker's name is one: of a compiler that runs in the process.
             found.functions.push(NamedFunction {
                 name,
-                plain: false,
-                caller: None,
-                call: Place::default(),
+                ..NamedFunction::default()
             });
             last = Some(symbol);
         }

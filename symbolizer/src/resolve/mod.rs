@@ -40,7 +40,7 @@ pub use kernel::KernelSymbolTable;
 use module::ModuleAnswers;
 pub use module::{MissingPieces, ResolveOptions};
 pub use reason::UnresolvedReason;
-pub use symbols::{Answer, NamedFrame, Place, Symbols};
+pub use symbols::{Answer, NamedFrame, Origin, Place, Symbols};
 
 /// Resolves batches of offsets.
 #[derive(Debug)]

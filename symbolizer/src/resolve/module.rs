@@ -40,7 +40,7 @@ pub struct ResolveOptions {
 }
 
 /// A function of the answers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NamedFunction {
     /// Name, in [`ModuleAnswers::names`].
     pub(super) name: StringId,
@@ -50,6 +50,10 @@ pub(super) struct NamedFunction {
     pub(super) caller: Option<u32>,
     /// Where it is called from then.
     pub(super) call: Place,
+    /// Where it is declared: file and line.
+    pub(super) declared: Place,
+    /// Address at which it is entered, as the files state it; 0 of one that is inlined.
+    pub(super) entry: u64,
 }
 
 /// The answer for one offset.
@@ -232,6 +236,11 @@ impl ModuleAnswers {
                 plain: function.linkage_name.is_none(),
                 caller: function.caller,
                 call: function.call,
+                declared: function.declared,
+                entry: match function.caller {
+                    Some(_) => 0,
+                    None => function.start,
+                },
             };
             self.functions.push(row);
         }
@@ -382,6 +391,9 @@ impl ModuleAnswers {
         } else {
             self.name_row(symbol.name)
         };
+        if let Some(function) = self.functions.get_mut(row as usize) {
+            function.entry = symbol.start.0;
+        }
         rows.insert(range, row);
         row
     }
@@ -391,9 +403,7 @@ impl ModuleAnswers {
         let name = self.names.intern(name);
         self.functions.push(NamedFunction {
             name,
-            plain: false,
-            caller: None,
-            call: Place::default(),
+            ..NamedFunction::default()
         });
         u32::try_from(self.functions.len() - 1).unwrap_or(u32::MAX)
     }

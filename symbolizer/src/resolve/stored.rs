@@ -23,8 +23,9 @@ const HEADER: usize = 20;
 const ANSWER: usize = 40;
 /// Numbers in front of the path of a file.
 const FACTS: usize = 40;
-/// Name, caller, file, line, column of the call, whether the name is the source's.
-const FUNCTION: usize = 24;
+/// Name, caller, file, line, column of the call, whether the name is the source's, file and line of the declaration, and
+/// in two words the address of the entry.
+const FUNCTION: usize = 40;
 /// No function, file or name.
 const NONE: u32 = u32::MAX;
 
@@ -68,8 +69,11 @@ pub(super) fn encode(offsets: &[FileOffset], found: &ModuleAnswers) -> Vec<u8> {
             line,
             column,
             u32::from(function.plain),
+            function.declared.file.unwrap_or(NONE),
+            function.declared.line,
         ];
         push_words(&words, &mut functions);
+        functions.extend_from_slice(&function.entry.to_le_bytes());
     }
     let names = (0..found.names.len()).map(|id| found.names.get(StringId(word(id))));
     let files = found.files.iter().map(String::as_bytes);
@@ -296,12 +300,15 @@ impl Taker<'_, '_> {
                 None => StringId::NONE,
             };
             let call = self.place(at(2)?, at(3)?, at(4)?)?;
+            let declared = self.place(at(6)?, at(7)?, 0)?;
             let taken = word(self.found.functions.len());
             self.found.functions.push(NamedFunction {
                 name,
                 plain: at(5)? == 1,
                 caller,
                 call,
+                declared,
+                entry: u64::from_le_bytes(*row.get(32..)?.first_chunk::<8>()?),
             });
             self.functions.insert(number, taken);
             caller = Some(taken);
@@ -355,6 +362,8 @@ pub(super) fn join(
                 .caller
                 .map(|caller| caller.saturating_add(functions)),
             call: moved(function.call),
+            declared: moved(function.declared),
+            entry: function.entry,
         });
     }
     let answers = more.answers.iter().map(|answer| ModuleAnswer {
@@ -396,6 +405,11 @@ mod tests {
                 plain: caller.is_some(),
                 caller,
                 call: place(0, 7),
+                declared: Place {
+                    column: 0,
+                    ..place(1, 5)
+                },
+                entry: u64::MAX - 1,
             });
         }
         let named = ModuleAnswer {
@@ -427,6 +441,7 @@ mod tests {
             while let Some(function) = next.map(|next| &found.functions[next as usize]) {
                 let name = String::from_utf8_lossy(found.names.get(function.name));
                 text += &format!(" {name} {} {}", function.plain, place(function.call));
+                text += &format!(" {} {:#x}", place(function.declared), function.entry);
                 next = function.caller;
             }
             text

@@ -24,6 +24,7 @@ struct Function {
     plain: bool,
     caller: Option<u32>,
     call: Place,
+    origin: Origin,
 }
 
 /// A place in the source.
@@ -35,6 +36,17 @@ pub struct Place {
     pub line: u32,
     /// Column, 0 where there is none.
     pub column: u32,
+}
+
+/// What tells functions of one name in one module apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    /// File in which the function is declared.
+    pub file: StringId,
+    /// Line of the declaration, 0 where it is not told.
+    pub line: u32,
+    /// Address at which it is entered, as its files state it; 0 of one that is inlined.
+    pub entry: u64,
 }
 
 /// What is known of one looked-up address.
@@ -74,6 +86,8 @@ pub struct NamedFrame {
     pub place: Place,
     /// Whether the function was inlined into the next frame.
     pub inlined: bool,
+    /// Which function of that name it is.
+    pub origin: Origin,
 }
 
 /// Functions and names of all modules.
@@ -120,6 +134,11 @@ impl Symbols {
             plain: function.plain,
             caller: function.caller.map(|caller| caller.saturating_add(first)),
             call: place(function.call),
+            origin: Origin {
+                file: place(function.declared).file,
+                line: function.declared.line,
+                entry: function.entry,
+            },
         });
         self.functions.extend(functions);
         let answers = module.answers.iter().map(|answer| Answer {
@@ -164,6 +183,7 @@ impl Symbols {
             linkage_name: StringId::NONE,
             place: answer.place,
             inlined: false,
+            origin: Origin::default(),
         };
         let only_place = answer.function.is_none() && answer.place.file != StringId::NONE;
         let mut next = answer.function;
@@ -193,6 +213,7 @@ impl Symbols {
                 linkage_name,
                 place,
                 inlined: function.caller.is_some(),
+                origin: function.origin,
             };
             place = function.call;
             next = function.caller;

@@ -9,7 +9,8 @@ mod numbers;
 mod suffix;
 
 pub use module::module_name;
-pub use suffix::without_unique;
+pub use numbers::{numbers_in, parent_of};
+pub use suffix::{has_suffixes, without_unique};
 
 /// Version of the rules.
 pub const CANON: u32 = 1;

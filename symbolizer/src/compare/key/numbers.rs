@@ -4,6 +4,8 @@
 const INLINE_NAMESPACES: [&str; 4] = ["__cxx11::", "__1::", "__2::", "__ndk1::"];
 const ABI: &str = "[abi:";
 const LAMBDA: &str = "'lambda";
+/// What stands behind the name of the function that a closure or lambda is in.
+const CLOSURES: [&str; 3] = ["::{closure", "::{lambda", "::$_"];
 
 /// `name` without tags of the ABI, versioned namespaces and disambiguators of crates.
 pub(super) fn without_tags(name: &str) -> String {
@@ -64,6 +66,32 @@ pub(super) fn without_numbers(name: &str) -> String {
     out
 }
 
+/// The function in whose source a closure or lambda stands, by canonical names; none for what is neither.
+pub fn parent_of(name: &str) -> Option<&str> {
+    let ends = CLOSURES.iter().filter_map(|mark| name.rfind(mark));
+    name.get(..ends.max()?)
+}
+
+/// The numbers of closures and lambdas in `name`, as they stand in the source from 0 on.
+pub fn numbers_in(name: &str) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for (mark, first) in [("#", 0), (LAMBDA, 1), ("$_", 0)] {
+        for (place, _) in name.match_indices(mark) {
+            let digits = name.get(place + mark.len()..).unwrap_or_default();
+            let end = digits.find(|c: char| !c.is_ascii_digit());
+            let digits = digits
+                .get(..end.unwrap_or(digits.len()))
+                .unwrap_or_default();
+            // Clang's first lambda has no number, its second one has 0.
+            let number = digits
+                .parse()
+                .map_or(0, |number: u32| number.saturating_add(first));
+            numbers.push(number);
+        }
+    }
+    numbers
+}
+
 /// `{{closure}}` as `{closure}`.
 fn braced(text: &str) -> Option<(String, &str)> {
     let (inner, behind) = text.strip_prefix("{{")?.split_once("}}")?;
@@ -111,6 +139,19 @@ mod tests {
             "f()::{lambda(int (*)(char))}::operator()"
         );
         assert_eq!(without_numbers("{shim:vtable#0}"), "{shim:vtable}");
+        assert_eq!(numbers_in("a::{closure#1}::{closure#12}"), [1, 12]);
+        assert_eq!(numbers_in("f()::'lambda'()::operator()"), [0]);
+        assert_eq!(numbers_in("f()::'lambda0'()::operator()"), [1]);
+        assert_eq!(numbers_in("main::$_2::operator()"), [2]);
+        assert_eq!(
+            parent_of("a::b::{closure}::{closure}"),
+            Some("a::b::{closure}")
+        );
+        assert_eq!(
+            parent_of("main::{lambda(int)}::operator()(int) const"),
+            Some("main")
+        );
+        assert_eq!(parent_of("a::b"), None);
         assert_eq!(without_numbers("#1 x"), "#1 x");
         assert_eq!(without_tags("f(int [12])"), "f(int [12])");
         assert_eq!(without_tags("a::my__1::b"), "a::my__1::b");

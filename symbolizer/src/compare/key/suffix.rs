@@ -43,6 +43,11 @@ pub(super) fn without_suffixes(name: &str) -> &str {
     left
 }
 
+/// Whether something was appended to the name of a function: it is a part or a copy of one.
+pub fn has_suffixes(name: &str) -> bool {
+    without_suffixes(name).len() < name.len()
+}
+
 /// `name` without the number that sets apart functions of one name in several files (`-funique-internal-linkage-names`).
 pub fn without_unique(name: &str) -> Option<&str> {
     let (stem, number) = name.rsplit_once(UNIQUE)?;

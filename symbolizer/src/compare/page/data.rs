@@ -27,7 +27,7 @@ struct Head<'c> {
     per: &'static str,
     /// Cost of one step.
     step: f64,
-    strings: Vec<&'c str>,
+    strings: Vec<String>,
     kernel: Vec<bool>,
     modules: Vec<&'c str>,
     total: Row<'c>,
@@ -37,7 +37,7 @@ struct Head<'c> {
 
 #[derive(Serialize)]
 struct Row<'c> {
-    name: &'c str,
+    name: String,
     module: &'c str,
     verdict: &'static str,
     why: Option<&'c str>,
@@ -79,7 +79,9 @@ pub(super) fn write(
         unit: &comparison.unit,
         per: comparison.basis.per(),
         step,
-        strings: functions.keys.iter().map(|key| key.name.as_str()).collect(),
+        strings: (0..functions.keys.len())
+            .map(|function| functions.shown(function))
+            .collect(),
         kernel: functions.keys.iter().map(|key| key.kernel).collect(),
         modules: functions
             .facts
@@ -113,7 +115,7 @@ fn steps(value: f64) -> u64 {
 fn row(row: &ComparedRow) -> Row<'_> {
     let (low, high) = row.bounds();
     Row {
-        name: &row.name,
+        name: row.shown(),
         module: &row.module,
         verdict: row.verdict.name(),
         why: row.why.as_deref(),

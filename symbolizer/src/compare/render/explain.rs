@@ -1,23 +1,29 @@
 //! Every number behind one row.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use super::super::comparison::{ComparedRow, Comparison};
+use super::super::functions::Functions;
 use super::super::judge::TOTAL;
+use super::super::scale::mean_rates;
 use super::super::sides::NAMES;
 use super::numbers::{bounds, change, cost, probability};
 use crate::error::Result;
 
-/// Write what is behind the rows whose name is, or else holds, `wanted`; gives whether there is any.
+/// Write what is behind the rows whose name is, or else holds, `wanted`; gives whether there is any. `lines` has the same
+/// samples by line.
 pub fn write_explanation(
     comparison: &Comparison,
+    lines: &Functions,
     wanted: &str,
     out: &mut dyn Write,
 ) -> Result<bool> {
     let all = || [&comparison.total].into_iter().chain(&comparison.rows);
-    let exact: Vec<&ComparedRow> = all().filter(|row| row.name == wanted).collect();
+    let is_exact = |row: &&ComparedRow| row.name == wanted || row.shown() == wanted;
+    let exact: Vec<&ComparedRow> = all().filter(is_exact).collect();
     let rows = if exact.is_empty() {
-        all().filter(|row| row.name.contains(wanted)).collect()
+        all().filter(|row| row.shown().contains(wanted)).collect()
     } else {
         exact
     };
@@ -26,12 +32,15 @@ pub fn write_explanation(
             writeln!(out)?;
         }
         one(comparison, row, out)?;
+        if row.line.is_none() {
+            write_lines(comparison, lines, row, out)?;
+        }
     }
     Ok(!rows.is_empty())
 }
 
 fn one(comparison: &Comparison, row: &ComparedRow, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "{}  {}", row.name, row.module)?;
+    writeln!(out, "{}  {}", row.shown(), row.module)?;
     let [base, new] = row.cost.map(|value| cost(comparison, value));
     writeln!(
         out,
@@ -66,6 +75,49 @@ fn one(comparison: &Comparison, row: &ComparedRow, out: &mut dyn Write) -> Resul
         .chain(levels(comparison, row))
     {
         writeln!(out, "  {what:<38} {value}")?;
+    }
+    Ok(())
+}
+
+/// The function's lines with the cost of each on both sides, counted from its declaration, so that what stands above the
+/// function moves none.
+fn write_lines(
+    comparison: &Comparison,
+    lines: &Functions,
+    row: &ComparedRow,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let renamed = comparison.renamed.iter();
+    let old = renamed.filter(|renamed| comparison.renames_accepted && renamed.to == row.name);
+    let names: Vec<&str> = [row.name.as_str()]
+        .into_iter()
+        .chain(old.map(|renamed| renamed.from.as_str()))
+        .collect();
+    let exposures = [&comparison.exposures[0][..], &comparison.exposures[1][..]];
+    let mut costs: BTreeMap<Option<i64>, [f64; 2]> = BTreeMap::new();
+    for (number, (key, facts)) in lines.keys.iter().zip(&lines.facts).enumerate() {
+        let is_here = names.contains(&key.name.as_str())
+            && key.kernel == row.kernel
+            && facts.declared == row.declared
+            && key
+                .module
+                .as_ref()
+                .is_none_or(|module| *module == row.module);
+        if is_here {
+            let rates = mean_rates(lines.row(number, comparison.inclusive), exposures);
+            let sums = costs.entry(key.line).or_default();
+            *sums = [sums[0] + rates[0], sums[1] + rates[1]];
+        }
+    }
+    costs.retain(|_, costs| costs.iter().any(|cost| *cost > 0.0));
+    if costs.keys().all(Option::is_none) {
+        return Ok(());
+    }
+    writeln!(out, "  lines, counted from the declaration: base -> new")?;
+    for (line, costs) in costs {
+        let line = line.map_or_else(|| "elsewhere".to_owned(), |line| format!("{line:+}"));
+        let [base, new] = costs.map(|value| cost(comparison, value));
+        writeln!(out, "    {line:<9} {base:>12} -> {new:>12}")?;
     }
     Ok(())
 }

@@ -47,6 +47,9 @@ struct Side<'c> {
 #[derive(Serialize)]
 struct Row<'c> {
     name: &'c str,
+    /// Counted from the declaration.
+    line: Option<i64>,
+    declared: Option<&'c str>,
     module: &'c str,
     file: Option<&'c str>,
     kernel: bool,
@@ -155,6 +158,8 @@ fn row(row: &ComparedRow) -> Row<'_> {
     let (low, high) = row.bounds();
     Row {
         name: &row.name,
+        line: row.line,
+        declared: row.declared.as_deref(),
         module: &row.module,
         file: row.file.as_deref(),
         kernel: row.kernel,

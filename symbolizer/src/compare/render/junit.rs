@@ -41,7 +41,7 @@ pub fn write_junit(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         )?;
     }
     for row in rows {
-        let (name, module) = (escaped_markup(&row.name), escaped_markup(&row.module));
+        let (name, module) = (escaped_markup(&row.shown()), escaped_markup(&row.module));
         let [base, new] = row.cost.map(|value| cost(comparison, value));
         let line = escaped_markup(&format!(
             "{} ({}): {base} -> {new}, {}",

@@ -139,7 +139,7 @@ fn line(comparison: &Comparison, row: &ComparedRow) -> String {
         .as_ref()
         .map_or_else(String::new, |why| format!(" ({})", plain(why)));
     let q = probability(q).replace('<', "&lt;");
-    let (change, bounds, name) = (change(row), bounds(row), code(&row.name));
+    let (change, bounds, name) = (change(row), bounds(row), code(&row.shown()));
     format!("| {mark} | {change} | {bounds} | {base} | {new} | {q} | {name}{why} |\n")
 }
 

@@ -21,8 +21,9 @@ pub fn write_sarif(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         .with(RowVerdict::Regression)
         .map(|row| {
             let [base, new] = row.cost.map(|value| cost(comparison, value));
-            let text = format!("{} got slower: {} ({}), {base} to {new}", row.name, change(row), bounds(row));
-            let mut location = json!({ "logicalLocations": [{ "fullyQualifiedName": row.name, "kind": "function" }] });
+            let name = row.shown();
+            let text = format!("{name} got slower: {} ({}), {base} to {new}", change(row), bounds(row));
+            let mut location = json!({ "logicalLocations": [{ "fullyQualifiedName": name, "kind": "function" }] });
             if let Some(file) = &row.file {
                 let place = json!({ "artifactLocation": { "uri": uri(file) }, "region": { "startLine": 1 } });
                 location["physicalLocation"] = place;
@@ -32,7 +33,7 @@ pub fn write_sarif(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
                 "level": level,
                 "message": { "text": text },
                 "locations": [location],
-                "partialFingerprints": { "function/v1": format!("{}:{}", row.module, row.name) },
+                "partialFingerprints": { "function/v1": format!("{}:{name}", row.module) },
             })
         })
         .collect();

@@ -135,7 +135,7 @@ fn verdict(comparison: &Comparison, row: &ComparedRow) -> &'static str {
 
 /// What a row is.
 fn what(row: &ComparedRow) -> String {
-    let mut what = row.name.clone();
+    let mut what = row.shown();
     if !row.module.is_empty() && !what.starts_with('[') {
         what.push_str("  ");
         what.push_str(&row.module);

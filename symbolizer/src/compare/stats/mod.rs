@@ -13,7 +13,7 @@ mod student;
 pub mod test;
 
 #[cfg(test)]
-mod simulation;
+pub(super) mod simulation;
 
 pub use adjust::adjusted;
 pub use family::{Counts, Judged, Strictness};

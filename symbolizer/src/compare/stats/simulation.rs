@@ -11,27 +11,27 @@ use super::family::{Counts, Judged, Strictness};
 use super::noise::Item;
 use super::test::Margin;
 
-const FUNCTIONS: usize = 400;
+pub(in crate::compare) const FUNCTIONS: usize = 400;
 const EXPONENT: f64 = 1.1;
 /// Pairs of one cell.
 const PAIRS: usize = 600;
 
 /// What a simulated workload is like.
 #[derive(Clone, Copy)]
-struct World {
-    runs: usize,
+pub(in crate::compare) struct World {
+    pub(in crate::compare) runs: usize,
     /// Samples of a run.
-    samples: f64,
+    pub(in crate::compare) samples: f64,
     /// Coefficient of variation of runs.
-    of_runs: f64,
+    pub(in crate::compare) of_runs: f64,
     /// Of functions in a run: from the first value to the second, differently for each.
-    of_functions: (f64, f64),
+    pub(in crate::compare) of_functions: (f64, f64),
     /// Ticks in a clump, in the mean.
-    dwell: f64,
-    seed: u64,
+    pub(in crate::compare) dwell: f64,
+    pub(in crate::compare) seed: u64,
 }
 
-const CALM: World = World {
+pub(in crate::compare) const CALM: World = World {
     runs: 5,
     samples: 20_000.0,
     of_runs: 0.02,
@@ -71,8 +71,8 @@ impl World {
         let exposures = vec![1.0; self.runs];
         for _ in 0..pairs {
             let sides = [
-                self.side(&mut chance, None),
-                self.side(&mut chance, changed),
+                self.side(&mut chance, &[]),
+                self.side(&mut chance, changed.as_slice()),
             ];
             let totals = sides.each_ref().map(|side| self.totals(side));
             let item = |function: usize| Item {
@@ -103,12 +103,13 @@ impl World {
         found
     }
 
-    /// Samples by function and run.
-    fn side(&self, chance: &mut ChaCha8Rng, changed: Option<(usize, f64)>) -> Vec<Vec<f64>> {
-        let shares: Vec<f64> = (1..=FUNCTIONS)
-            .map(|rank| (rank as f64).powf(-EXPONENT))
-            .collect();
-        let all: f64 = shares.iter().sum();
+    /// Samples by function and run; functions that changed with the factor of their cost.
+    pub(in crate::compare) fn side(
+        &self,
+        chance: &mut ChaCha8Rng,
+        changed: &[(usize, f64)],
+    ) -> Vec<Vec<f64>> {
+        let shares = shares();
         let mut counts = vec![vec![0.0; self.runs]; FUNCTIONS];
         let (least, most) = self.of_functions;
         #[expect(
@@ -120,12 +121,11 @@ impl World {
             for (function, share) in shares.iter().enumerate() {
                 let variation = least + (most - least) * (function % 7) as f64 / 6.0;
                 let factor = changed
-                    .filter(|(which, _)| *which == function)
-                    .map_or(1.0, |(_, factor)| factor);
-                let mean = self.samples * share / all
-                    * of_run
-                    * factor
-                    * lognormal(variation).sample(chance);
+                    .iter()
+                    .find(|(which, _)| *which == function)
+                    .map_or(1.0, |(_, factor)| *factor);
+                let mean =
+                    self.samples * share * of_run * factor * lognormal(variation).sample(chance);
                 counts[function][run] = self.count(chance, mean);
             }
         }
@@ -148,6 +148,13 @@ impl World {
             .map(|run| side.iter().map(|function| function[run]).sum())
             .collect()
     }
+}
+
+/// Parts of the total that functions have in the mean, by rank.
+pub(in crate::compare) fn shares() -> Vec<f64> {
+    let weights = (1..=FUNCTIONS).map(|rank| (rank as f64).powf(-EXPONENT));
+    let all: f64 = weights.clone().sum();
+    weights.map(|weight| weight / all).collect()
 }
 
 fn poisson(chance: &mut ChaCha8Rng, mean: f64) -> f64 {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{ModuleFrames, Nameless, advice, mode, modules, pairs, stacks};
 use crate::error::Result;
 use crate::jit::JitFile;
-use crate::profile::{Profile, Summary};
+use crate::profile::{CopyTotals, Profile, Summary};
 use crate::text::clean;
 
 /// Version of the layout.
@@ -35,6 +35,8 @@ pub struct JsonInfo {
     samples: u64,
     ids: Ids,
     drops: Vec<JsonDrop>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    copies: BTreeMap<&'static str, u64>,
     processes: u64,
     threads: u64,
     stacks: u64,
@@ -95,6 +97,7 @@ impl JsonInfo {
                 states: states.map(|(state, count)| (state.name(), count)).collect(),
             },
             drops: drops.collect(),
+            copies: copies(&summary.copies),
             processes: summary.processes,
             threads: summary.threads,
             stacks: stacks(profile),
@@ -164,6 +167,7 @@ impl JsonInfo {
         }
         add_counts(&mut self.ids.states, &other.ids.states);
         add_counts(&mut self.damage, &other.damage);
+        add_counts(&mut self.copies, &other.copies);
         self.add_drops(&other.drops);
         self.add_modules(&other.modules);
         self.jit_maps.extend_from_slice(&other.jit_maps);
@@ -217,6 +221,28 @@ impl JsonInfo {
         out.write_all(b"\n")?;
         Ok(())
     }
+}
+
+/// What there is of copies of stacks; nothing where none were asked for.
+fn copies(totals: &CopyTotals) -> BTreeMap<&'static str, u64> {
+    if totals.is_empty() {
+        return BTreeMap::new();
+    }
+    let CopyTotals {
+        taken,
+        cut,
+        partial,
+        bytes,
+        ref lost,
+    } = *totals;
+    let counts = [
+        ("taken", taken),
+        ("cut", cut),
+        ("partial", partial),
+        ("bytes", bytes),
+    ];
+    let lost = lost.iter().map(|(loss, &count)| (loss.name(), count));
+    counts.into_iter().chain(lost).collect()
 }
 
 fn keep_common_text(held: &mut String, other: &str) {

@@ -207,6 +207,20 @@ fn write_losses(summary: &Summary, out: &mut dyn Write) -> Result<()> {
             out,
         )?;
     }
+    let copies = &summary.copies;
+    if !copies.is_empty() {
+        let (taken, bytes) = (copies.taken, copies.bytes);
+        let mut text = format!("{taken} of stacks, {bytes} bytes: memory of the recorded programs");
+        for (count, what) in [(copies.cut, "cut"), (copies.partial, "with pages missing")] {
+            if count > 0 {
+                text.push_str(&format!(", {count} {what}"));
+            }
+        }
+        for (loss, count) in &copies.lost {
+            text.push_str(&format!(", {count} lost ({})", loss.name()));
+        }
+        row("copies", &text, out)?;
+    }
     for problem in summary.problems() {
         row("damage", &problem, out)?;
     }

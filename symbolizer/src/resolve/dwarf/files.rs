@@ -32,7 +32,7 @@ impl<'u, 'a, 'c> Files<'u, 'a, 'c> {
         let file = match self.known.get(&place.file) {
             Some(&known) => known,
             None => {
-                let path = self.render(place.file);
+                let path = path_of(self.units, self.unit, place.file);
                 let id = path.and_then(|path| {
                     self.paths.push(path);
                     u32::try_from(self.paths.len() - 1).ok()
@@ -48,29 +48,33 @@ impl<'u, 'a, 'c> Files<'u, 'a, 'c> {
             column,
         }
     }
+}
 
-    fn render(&self, index: u64) -> Option<String> {
-        let header: &LineProgramHeader<_> = self.unit.line_program.as_ref()?.header();
-        // Up to DWARF 4 index 0 means no file; in DWARF 5 it is the unit's own.
-        if index == 0 && header.version() <= 4 {
-            return None;
-        }
-        let file = header.file(index)?;
-        let text = |value| text(&self.units.dwarf, self.unit, value);
-        let mut path = self
-            .unit
-            .comp_dir
-            .as_ref()
-            .map(|dir| dir.slice().to_vec())
-            .unwrap_or_default();
-        if file.directory_index() != 0
-            && let Some(directory) = file.directory(header)
-        {
-            push(&mut path, text(directory)?);
-        }
-        push(&mut path, text(file.path_name())?);
-        Some(clean_bytes(&path))
+/// The file with number `index` in the line program of `unit`.
+pub(super) fn path_of<'a>(
+    units: &Units<'a, '_>,
+    unit: &Unit<Slice<'a>>,
+    index: u64,
+) -> Option<String> {
+    let header: &LineProgramHeader<_> = unit.line_program.as_ref()?.header();
+    // Up to DWARF 4 index 0 means no file; in DWARF 5 it is the unit's own.
+    if index == 0 && header.version() <= 4 {
+        return None;
     }
+    let file = header.file(index)?;
+    let text = |value| text(&units.dwarf, unit, value);
+    let mut path = unit
+        .comp_dir
+        .as_ref()
+        .map(|dir| dir.slice().to_vec())
+        .unwrap_or_default();
+    if file.directory_index() != 0
+        && let Some(directory) = file.directory(header)
+    {
+        push(&mut path, text(directory)?);
+    }
+    push(&mut path, text(file.path_name())?);
+    Some(clean_bytes(&path))
 }
 
 /// Append `part` to `path`, or let it take the place where it is absolute.

@@ -88,6 +88,8 @@ pub(super) struct Function<'a> {
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.
     pub(super) call: Place,
+    /// Where it is declared: file and line.
+    pub(super) declared: Place,
     /// First address of its first range.
     pub(super) start: u64,
 }
@@ -265,6 +267,7 @@ impl<'a> Answers<'a> {
                         .caller
                         .map(|caller| caller.saturating_add(first_function)),
                     call: moved(function.call),
+                    declared: moved(function.declared),
                     ..function
                 }
             }));

@@ -1,22 +1,51 @@
-//! Names of functions, through chains of `DW_AT_abstract_origin` and `DW_AT_specification` and across units.
+//! Names of functions and where they are declared, through chains of `DW_AT_abstract_origin` and `DW_AT_specification` and
+//! across units.
 
 use std::ptr;
 
 use foldhash::HashMap;
 use gimli::{AttributeValue, DebugInfoOffset, Unit, UnitOffset, constants};
 
-use super::Slice;
+use super::files::path_of;
 use super::text::text;
 use super::units::Units;
+use super::{Place, Slice};
 
 /// Entries of one chain: a longer one is a loop.
 const MAX_CHAIN: usize = 16;
 
-/// The two names of a function.
+/// What a function is called, and where it is declared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Names<'a> {
     pub(super) linkage_name: Option<&'a [u8]>,
     pub(super) name: Option<&'a [u8]>,
+    /// File, an index into [`NameFinder::paths`], and line; 0 where it is not told.
+    pub(super) declared: Place,
+}
+
+impl<'a> Names<'a> {
+    /// What this entry says, else `behind`, to which it refers.
+    fn or(self, behind: Self) -> Self {
+        Self {
+            linkage_name: self.linkage_name.or(behind.linkage_name),
+            name: self.name.or(behind.name),
+            declared: Place {
+                file: self.declared.file.or(behind.declared.file),
+                line: if self.declared.line == 0 {
+                    behind.declared.line
+                } else {
+                    self.declared.line
+                },
+                column: 0,
+            },
+        }
+    }
+
+    /// Whether nothing behind could add to it.
+    fn is_whole(&self) -> bool {
+        let Place { file, line, .. } = self.declared;
+        self.linkage_name.is_some() && file.is_some() && line > 0
+    }
 }
 
 /// Looks names up for the entries of one unit, each entry once.
@@ -24,6 +53,9 @@ pub(super) struct NameFinder<'u, 'a, 'c> {
     units: &'u Units<'a, 'c>,
     unit: &'u Unit<Slice<'a>>,
     found: HashMap<usize, Names<'a>>,
+    /// Files in which functions are declared, by unit and number in its line program.
+    files: HashMap<(usize, u64), Option<u32>>,
+    pub(super) paths: Vec<String>,
 }
 
 impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
@@ -32,12 +64,15 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
             units,
             unit,
             found: HashMap::default(),
+            files: HashMap::default(),
+            paths: Vec::new(),
         }
     }
 
     /// Names of the function at `offset`.
     ///
-    /// The linkage name counts wherever on the chain it is first met; a concrete entry may hold the short name only.
+    /// What is nearest on the chain counts: a definition states its own line, and a concrete entry may hold the short
+    /// name only.
     pub(super) fn names(&mut self, offset: UnitOffset) -> Names<'a> {
         if let Some(&found) = self.found.get(&offset.0) {
             return found;
@@ -45,12 +80,20 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
         let mut names = Names::default();
         let (mut units, mut unit, mut at) = (self.units, self.unit, offset);
         for hop in 0..MAX_CHAIN {
-            let Some(next) = read_names(units, unit, at, &mut names) else {
+            let Some(entry) = read_entry(units, unit, at) else {
                 break;
             };
-            if names.linkage_name.is_some() {
+            let file = entry.file.and_then(|file| self.file(units, unit, file));
+            names = names.or(Names {
+                declared: Place {
+                    file,
+                    ..entry.names.declared
+                },
+                ..entry.names
+            });
+            let Some(next) = entry.next.filter(|_| !names.is_whole()) else {
                 break;
-            }
+            };
             match next {
                 Reference::Here(offset) => at = offset,
                 Reference::Elsewhere(offset) | Reference::Alternate(offset) => {
@@ -72,21 +115,38 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
             // Inlined copies of one function share their origin: the chain behind it is walked once.
             if hop == 0
                 && ptr::eq(unit, self.unit)
-                && let Some(known) = self.found.get(&at.0)
+                && let Some(&known) = self.found.get(&at.0)
             {
-                names = Names {
-                    linkage_name: known.linkage_name,
-                    name: names.name.or(known.name),
-                };
+                names = names.or(known);
                 break;
             }
         }
         self.found.insert(offset.0, names);
         names
     }
+
+    /// The file with a number in the line program of `unit`.
+    fn file(&mut self, units: &Units<'a, 'c>, unit: &Unit<Slice<'a>>, file: u64) -> Option<u32> {
+        let paths = &mut self.paths;
+        let known = self.files.entry((ptr::from_ref(unit).addr(), file));
+        *known.or_insert_with(|| {
+            paths.push(path_of(units, unit, file)?);
+            u32::try_from(paths.len() - 1).ok()
+        })
+    }
+}
+
+/// What one entry says by itself.
+#[derive(Default)]
+struct Entry<'a> {
+    names: Names<'a>,
+    /// The file in which it is declared, as the line program numbers it.
+    file: Option<u64>,
+    next: Option<Reference>,
 }
 
 /// Where a chain goes on.
+#[derive(Clone, Copy)]
 enum Reference {
     Here(UnitOffset),
     Elsewhere(DebugInfoOffset),
@@ -94,36 +154,44 @@ enum Reference {
     Alternate(DebugInfoOffset),
 }
 
-/// Read what the entry at `offset` itself says; gives the entry that it refers to.
-fn read_names<'a>(
+/// Read what the entry at `offset` says, and to which it refers.
+fn read_entry<'a>(
     units: &Units<'a, '_>,
     unit: &Unit<Slice<'a>>,
     offset: UnitOffset,
-    names: &mut Names<'a>,
-) -> Option<Reference> {
+) -> Option<Entry<'a>> {
     let mut entries = unit.entries_raw(Some(offset)).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;
-    let mut next = None;
+    let mut found = Entry::default();
+    let names = &mut found.names;
     let text = |value| text(&units.dwarf, unit, value);
     for &spec in abbreviation.attributes() {
         let attribute = entries.read_attribute(spec).ok()?;
+        let number = || attribute.udata_value();
         match attribute.name() {
             constants::DW_AT_linkage_name | constants::DW_AT_MIPS_linkage_name => {
                 names.linkage_name = names.linkage_name.or_else(|| text(attribute.value()));
             }
             constants::DW_AT_name => names.name = names.name.or_else(|| text(attribute.value())),
-            constants::DW_AT_abstract_origin | constants::DW_AT_specification => match attribute
-                .value()
-            {
-                AttributeValue::UnitRef(offset) => next = Some(Reference::Here(offset)),
-                AttributeValue::DebugInfoRef(offset) => next = Some(Reference::Elsewhere(offset)),
-                AttributeValue::DebugInfoRefSup(offset) => {
-                    next = Some(Reference::Alternate(offset))
-                }
-                _ => {}
-            },
+            constants::DW_AT_decl_file => found.file = number(),
+            constants::DW_AT_decl_line => {
+                let line = number().and_then(|line| u32::try_from(line).ok());
+                names.declared.line = line.unwrap_or(0);
+            }
+            constants::DW_AT_abstract_origin | constants::DW_AT_specification => {
+                found.next = reference(attribute.value()).or(found.next);
+            }
             _ => {}
         }
     }
-    next
+    Some(found)
+}
+
+fn reference(value: AttributeValue<Slice<'_>>) -> Option<Reference> {
+    match value {
+        AttributeValue::UnitRef(offset) => Some(Reference::Here(offset)),
+        AttributeValue::DebugInfoRef(offset) => Some(Reference::Elsewhere(offset)),
+        AttributeValue::DebugInfoRefSup(offset) => Some(Reference::Alternate(offset)),
+        _ => None,
+    }
 }

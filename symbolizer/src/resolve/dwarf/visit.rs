@@ -32,6 +32,8 @@ struct Functions<'a> {
     /// For each wanted address its innermost function.
     innermost: Vec<Option<u32>>,
     rows: Vec<(Function<'a>, Option<RawPlace>)>,
+    /// Files in which they are declared.
+    paths: Vec<String>,
     /// Whether not all entries could be read.
     damaged: bool,
 }
@@ -69,9 +71,17 @@ pub(super) fn visit<'a>(
         call: call.map_or(function.call, |call| files.place(call)),
         ..function
     });
+    let mut rows: Vec<Function<'a>> = rows.collect();
+    // Files of declarations come behind those of lines and calls.
+    let first = u32::try_from(files.paths.len()).unwrap_or(u32::MAX);
+    for function in &mut rows {
+        let file = &mut function.declared.file;
+        *file = file.map(|file| file.saturating_add(first));
+    }
+    files.paths.extend(functions.paths);
     Some(UnitAnswers {
         answers,
-        functions: rows.collect(),
+        functions: rows,
         files: files.paths,
         damaged: functions.damaged,
         split,
@@ -105,12 +115,13 @@ fn read_functions<'a>(
                 line,
                 column,
             },
+            declared: name.declared,
             start: node.start,
         };
         let call = node.call_file.map(|file| RawPlace { file, line, column });
         (function, call)
     });
-    let rows = rows.collect();
+    let rows: Vec<_> = rows.collect();
     let innermost = found
         .innermost
         .iter()
@@ -119,6 +130,7 @@ fn read_functions<'a>(
     Functions {
         innermost,
         rows,
+        paths: names.paths,
         damaged: found.damaged,
     }
 }
@@ -133,6 +145,7 @@ impl Functions<'_> {
                 name: function.name.map(owned),
                 caller: function.caller,
                 call: function.call,
+                declared: function.declared,
                 start: function.start,
             };
             (function, call)
@@ -140,6 +153,7 @@ impl Functions<'_> {
         Functions {
             innermost: self.innermost,
             rows: rows.collect(),
+            paths: self.paths,
             damaged: self.damaged,
         }
     }

@@ -1,0 +1,205 @@
+//! Copies of stacks on their way into the archive, and how many there were. Knows nothing of samples.
+
+use rawstack_bpf::{Copy, CopyState};
+use rawstack_format::copies::{
+    AARCH64, CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, StackCopies, X86_64,
+};
+use rawstack_format::id::{Addr, StackId};
+
+use crate::summary::grouped;
+
+/// ELF machine of this host, and so of what the registers are.
+const MACHINE: u16 = if cfg!(target_arch = "aarch64") {
+    AARCH64
+} else {
+    X86_64
+};
+
+/// Whether a register may say where code or a frame is. What else is in registers no unwinding needs; it changes with
+/// each sample, and is not the archive's to keep.
+fn may_be_address(value: u64) -> bool {
+    /// Nothing can be mapped below (`vm.mmap_min_addr`).
+    const LOWEST: u64 = 4096;
+    /// End of what the largest address spaces have: 57 bits on x86-64, 52 on arm64. A pointer authentication code stands
+    /// above bit 47 of return addresses there.
+    const END: u64 = if cfg!(target_arch = "aarch64") {
+        u64::MAX
+    } else {
+        1 << 56
+    };
+    (LOWEST..END).contains(&value)
+}
+
+/// Copies that go before the next batch: a chunk of them at most, which bounds what they take.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    builder: CopiesBuilder,
+}
+
+/// How many copies there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyCounts {
+    /// Copies with memory.
+    pub taken: u64,
+    /// Of these, those of stacks that are larger than a copy may be.
+    pub cut: u64,
+    /// Of these, those of which pages were not in memory.
+    pub partial: u64,
+    /// Bytes that they have.
+    pub bytes: u64,
+    /// User halves without one, by [`CopyLoss`].
+    pub lost: [u64; CopyLoss::ALL.len()],
+}
+
+impl Copies {
+    /// Add a copy. False: a chunk is full; [take](Self::take) it and try again.
+    pub(crate) fn push(&mut self, copy: &Copy<'_>, counts: &mut CopyCounts) -> bool {
+        let mut registers = Registers::default();
+        for (number, value) in (0..).zip(copy.registers.iter()) {
+            if may_be_address(value) {
+                registers.set(number, value);
+            }
+        }
+        let gap = |range: std::ops::Range<usize>| Missing {
+            offset: range.start as u64,
+            len: range.len() as u64,
+        };
+        let missing: Vec<Missing> = copy.missing().into_iter().map(gap).collect();
+        let asked = copy.bytes.len() as u64;
+        let new = NewCopy {
+            owner: StackId(copy.owner),
+            pid: copy.pid,
+            tid: copy.tid,
+            machine: MACHINE,
+            registers,
+            loss: CopyLoss::None,
+            start: Addr(copy.start),
+            end: Addr(copy.end),
+            asked,
+            bytes: copy.bytes,
+            missing: &missing,
+        };
+        // What the kernel side sends is sound; were it not, it would be no copy at all.
+        let fits = self.builder.push(&new).unwrap_or(true);
+        if fits {
+            let gaps: u64 = missing.iter().map(|gap| gap.len).sum();
+            counts.taken += 1;
+            counts.cut += u64::from(copy.start + asked < copy.end);
+            counts.partial += u64::from(gaps > 0);
+            counts.bytes += asked - gaps;
+        }
+        fits
+    }
+
+    /// Say that a user half has no copy, and why. False as for [`push`](Self::push).
+    pub(crate) fn miss(
+        &mut self,
+        owner: u64,
+        (pid, tid): (u32, u32),
+        state: CopyState,
+        counts: &mut CopyCounts,
+    ) -> bool {
+        let loss = match state {
+            CopyState::Taken => return true,
+            CopyState::BufferFull => CopyLoss::BufferFull,
+            CopyState::Contended => CopyLoss::Contended,
+            CopyState::NoStack => CopyLoss::NoStack,
+        };
+        let new = NewCopy {
+            owner: StackId(owner),
+            pid,
+            tid,
+            machine: MACHINE,
+            loss,
+            ..NewCopy::default()
+        };
+        let fits = self.builder.push(&new).unwrap_or(true);
+        counts.lost[loss as usize] += u64::from(fits);
+        fits
+    }
+
+    /// Whether none has come.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.builder.is_empty()
+    }
+
+    /// What has come since the last call.
+    pub(crate) fn take(&mut self) -> StackCopies {
+        self.builder.take()
+    }
+
+    /// The same, and keep it.
+    pub(crate) fn peek(&self) -> StackCopies {
+        self.builder.copies().clone()
+    }
+}
+
+impl CopyCounts {
+    /// Add those of another archive.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.taken += other.taken;
+        self.cut += other.cut;
+        self.partial += other.partial;
+        self.bytes += other.bytes;
+        for (lost, more) in self.lost.iter_mut().zip(other.lost) {
+            *lost += more;
+        }
+    }
+
+    /// For people; `None` where no copies were asked for.
+    pub(crate) fn text(&self) -> Option<String> {
+        let lost: u64 = self.lost.iter().sum();
+        if self.taken + lost == 0 {
+            return None;
+        }
+        let each = grouped(self.bytes / self.taken.max(1));
+        let mut text = format!(
+            "{} of stacks, {each} bytes each: the archive holds memory of programs",
+            grouped(self.taken)
+        );
+        for (count, what) in [(self.cut, "cut"), (self.partial, "with pages missing")] {
+            if count > 0 {
+                text.push_str(&format!(", {} {what}", grouped(count)));
+            }
+        }
+        for (loss, count) in CopyLoss::ALL.iter().zip(self.lost) {
+            if count > 0 {
+                text.push_str(&format!(", {} lost ({})", grouped(count), loss.name()));
+            }
+        }
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that addresses are told from numbers.
+    #[test]
+    fn addresses() {
+        for address in [0x1000, 0x40_1136, 0x7fff_ffff_f000] {
+            assert!(may_be_address(address), "{address:#x}");
+        }
+        for number in [0, 200, 0xfff] {
+            assert!(!may_be_address(number), "{number:#x}");
+        }
+    }
+
+    /// Check that the summary says that memory was copied, how much, and what is missing; and nothing where none was.
+    #[test]
+    fn text() {
+        assert_eq!(CopyCounts::default().text(), None);
+        let mut counts = CopyCounts {
+            taken: 2000,
+            cut: 3,
+            bytes: 28_000_000,
+            ..CopyCounts::default()
+        };
+        counts.lost[CopyLoss::BufferFull as usize] = 5;
+        assert_eq!(
+            counts.text().unwrap(),
+            "2,000 of stacks, 14,000 bytes each: the archive holds memory of programs, 3 cut, 5 lost (buffer-full)"
+        );
+    }
+}

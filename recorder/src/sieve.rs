@@ -1,0 +1,166 @@
+//! What of a stack's memory may be needed to unwind it: addresses. All else a copy can do without. Knows nothing of
+//! archives.
+
+use std::mem;
+use std::ops::RangeInclusive;
+
+use crate::program::Program;
+
+/// Pages of which it is remembered whether they are code.
+const KNOWN: usize = 1024;
+
+/// Bits of a page's number that are left out.
+const PAGE_SHIFT: u32 = 12;
+
+/// A page that no address has.
+const NO_PAGE: u64 = u64::MAX;
+
+/// Bits of an address: a return address may carry a pointer authentication code above.
+const ADDRESS_MASK: u64 = if cfg!(target_arch = "aarch64") {
+    (1 << 48) - 1
+} else {
+    u64::MAX
+};
+
+/// Leaves of copies only words that may be addresses of code or of the stack itself: return addresses, and what registers
+/// are restored from that frames are found by.
+#[derive(Debug)]
+pub(crate) struct Sieve {
+    /// The last copy.
+    bytes: Vec<u8>,
+    /// Of which mappings `pages` tells.
+    of: Option<(u32, u32)>,
+    /// Number of a page, and whether it may be code.
+    pages: Vec<(u64, bool)>,
+}
+
+impl Default for Sieve {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            of: None,
+            pages: vec![(NO_PAGE, false); KNOWN],
+        }
+    }
+}
+
+impl Sieve {
+    /// The copy `bytes` of a stack that lies in `stack`, with zeros in the place of all that is no address. As long as not
+    /// all code of the program is known, any address may be one of code.
+    pub(crate) fn sift(
+        &mut self,
+        program: Option<&Program>,
+        stack: &RangeInclusive<u64>,
+        bytes: &[u8],
+    ) -> &[u8] {
+        self.enter(program);
+        let mut sifted = mem::take(&mut self.bytes);
+        sifted.clear();
+        for word in bytes.as_chunks::<8>().0 {
+            let value = u64::from_ne_bytes(*word);
+            let is_needed = stack.contains(&value) || self.may_be_code(program, value);
+            sifted.extend_from_slice(if is_needed { word } else { &[0; 8] });
+        }
+        self.bytes = sifted;
+        &self.bytes
+    }
+
+    /// Forget what is known of pages where they are another program's, or its mappings have changed.
+    fn enter(&mut self, program: Option<&Program>) {
+        let of = program.map(|program| (program.number, program.version));
+        if self.of != of {
+            self.of = of;
+            self.pages.fill((NO_PAGE, false));
+        }
+    }
+
+    fn may_be_code(&mut self, program: Option<&Program>, value: u64) -> bool {
+        let address = value & ADDRESS_MASK;
+        if !(1 << PAGE_SHIFT..1 << 56).contains(&address) {
+            return false;
+        }
+        let page = address >> PAGE_SHIFT;
+        // SANITY: a remainder by the length is a place.
+        let place = (page % KNOWN as u64) as usize;
+        let (known, is_code) = self.pages[place];
+        if known == page {
+            return is_code;
+        }
+        let is_code = program.is_none_or(|program| {
+            !program.is_whole() || program.mapping(address, u64::MAX).is_some()
+        });
+        self.pages[place] = (page, is_code);
+        is_code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::program::Mapping;
+
+    fn program(is_whole: bool) -> Program {
+        let mapping = Mapping {
+            addresses: 0x40_0000..0x40_2000,
+            file_at: 0x40_0000..0x40_2000,
+            offset: 0,
+            protection: 5,
+            file: (0, 0, 0),
+            path: Rc::from(&b"/app"[..]),
+            build_id: None,
+            since_ns: 0,
+            seen_ns: 0,
+            is_over_file: false,
+        };
+        let mut program = Program {
+            number: 1,
+            is_whole,
+            ..Program::default()
+        };
+        program.mappings.insert(0x40_0000, Rc::new(mapping));
+        program
+    }
+
+    fn sift(sieve: &mut Sieve, program: &Program, words: &[u64]) -> Vec<u64> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let sifted = sieve.sift(Some(program), &(0x7000_0000..=0x7001_0000), &bytes);
+        let words = sifted.as_chunks::<8>().0.iter();
+        words.map(|word| u64::from_ne_bytes(*word)).collect()
+    }
+
+    /// Check that addresses of code and of the stack stay, and that all else becomes zeros, text above all.
+    #[test]
+    fn addresses() {
+        let mut sieve = Sieve::default();
+        let text = u64::from_ne_bytes(*b"password");
+        let words = [
+            0x40_1136,
+            text,
+            0x7000_8000,
+            0x7001_0001,
+            0x5555_0000_1000,
+            200,
+            0x40_2000,
+        ];
+        let sifted = sift(&mut sieve, &program(true), &words);
+        assert_eq!(sifted, [0x40_1136, 0, 0x7000_8000, 0, 0, 0, 0]);
+        // The same once more, out of what is remembered.
+        assert_eq!(sift(&mut sieve, &program(true), &words), sifted);
+    }
+
+    /// Check that where code may be anywhere any address stays, and that what is remembered goes when mappings change.
+    #[test]
+    fn unknown_code() {
+        let mut sieve = Sieve::default();
+        let words = [0x5555_0000_1000, 200, u64::MAX];
+        assert_eq!(
+            sift(&mut sieve, &program(false), &words),
+            [0x5555_0000_1000, 0, 0]
+        );
+        let mut later = program(true);
+        later.version = 1;
+        assert_eq!(sift(&mut sieve, &later, &words), [0, 0, 0]);
+    }
+}
