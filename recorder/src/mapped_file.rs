@@ -1,33 +1,28 @@
 //! Opens the file behind a mapping of another process: the very one, never what a name was made to lead to.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2, readlink};
 
 use crate::elf::ElfFacts;
 use crate::helper::FileRequest;
 use crate::host::{monotonic_ns, wall_ns};
-use crate::proc_fs::{self, MapsLine};
+use crate::proc_fs::{self, MapsLine, ProcessFacts};
 
 /// How far behind a file's times may be: they are taken from a clock that ticks a hundred times a second at least.
 const COARSE_NS: u64 = 20_000_000;
 
 /// Open it: the entry of `map_files`, or the file at its path if that is the same.
 ///
-/// A process may be gone by now, or `map_files` may need a right that we lack. A path alone proves nothing: what is
-/// found there must have the build ID, else device and inode, of what is mapped.
+/// A process may be gone by now, another one may have its ID and something else at these addresses, or `map_files` may
+/// need a right that we lack. So neither entry nor path proves anything: what is found there must have the build ID of
+/// what is mapped, else be the file that was mapped then.
 pub(crate) fn open(request: &FileRequest) -> Option<File> {
-    let range = &request.addresses;
-    let entry = format!(
-        "/proc/{}/map_files/{:x}-{:x}",
-        request.pid, range.start, range.end
-    );
-    let entry = openat(CWD, entry, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    if let Some(file) = entry.ok().and_then(|entry| reopen(&entry)) {
+    if let Some(file) = entry_of(request) {
         return Some(file);
     }
     let deleted = request.path.strip_suffix(b" (deleted)");
@@ -42,6 +37,26 @@ pub(crate) fn open(request: &FileRequest) -> Option<File> {
             let found = open_within(root, path)?;
             reopen(&found).filter(|file| is_mapped(file, request))
         })
+}
+
+/// What the process has mapped at these addresses, if that is what was mapped there then.
+fn entry_of(request: &FileRequest) -> Option<File> {
+    let range = &request.addresses;
+    let entry = format!(
+        "/proc/{}/map_files/{:x}-{:x}",
+        request.pid, range.start, range.end
+    );
+    let path = readlink(&entry, Vec::new()).ok()?;
+    let found = openat(CWD, &entry, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file = reopen(&found)?;
+    if is_mapped(&file, request) {
+        return Some(file);
+    }
+    // Of file systems in layers the number of a file is another one than that of its mappings.
+    let is_other = request.build_id.is_some() || !is_still_mapped(request);
+    let meta = file.metadata().ok().filter(|_| !is_other)?;
+    let is_same_path = path.as_bytes() == request.path;
+    (was_there(request) || is_same_path && is_older(&meta, request.seen_ns)).then_some(file)
 }
 
 /// What `path` names for a process whose root directory `root` is. Not opened yet: it may be anything.
@@ -64,7 +79,7 @@ pub(crate) fn reopen(found: &OwnedFd) -> Option<File> {
     openat(CWD, name, flags, Mode::empty()).ok().map(File::from)
 }
 
-/// Whether a file found at the mapping's path is the one that is mapped: by build ID, else by device and inode.
+/// Whether a file is the one that is mapped: by build ID, else by device and inode.
 ///
 /// The number of an inode comes back as soon as its file is gone: one program ends and is deleted, the next file made in
 /// its place has the same number. So either the mapping is still there, and with it its inode; or the file was last
@@ -77,7 +92,16 @@ fn is_mapped(file: &File, request: &FileRequest) -> bool {
     let Ok(meta) = file.metadata() else {
         return false;
     };
-    number(&meta) == request.file && (is_still_mapped(request) || is_older(&meta, request.seen_ns))
+    number(&meta) == request.file
+        && (is_older(&meta, request.seen_ns) || was_there(request) && is_still_mapped(request))
+}
+
+/// Whether the process with this ID is the one whose mapping was seen: it was there by then. Its start is told in
+/// hundredths of a second, in which no ID comes back: all the others are given out first.
+fn was_there(request: &FileRequest) -> bool {
+    let stat = fs::read(format!("/proc/{}/stat", request.pid)).unwrap_or_default();
+    let facts = ProcessFacts::parse_stat(&stat);
+    facts.is_some_and(|facts| facts.start_ns <= request.seen_ns)
 }
 
 fn number(meta: &Metadata) -> (u32, u32, u64) {
@@ -111,8 +135,8 @@ fn is_older(meta: &Metadata, time_ns: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
+    use std::process;
 
     use super::*;
 
@@ -154,6 +178,47 @@ mod tests {
         fs::write(&path, "y").unwrap();
         wait();
         assert!(open(&request(bytes, file)).is_none());
+    }
+
+    /// Check that what a process has mapped is not taken for what another one with its ID had there before: of another
+    /// number, of another build, or mapped before it was there.
+    #[test]
+    fn same_process() {
+        let maps = proc_fs::maps(process::id()).unwrap();
+        let own = std::env::current_exe().unwrap();
+        let line = maps
+            .lines
+            .iter()
+            .find(|line| line.path == own.as_os_str().as_bytes())
+            .unwrap();
+        let mapped = FileRequest {
+            pid: process::id(),
+            addresses: line.addresses.clone(),
+            path: line.path.to_vec(),
+            file: (line.device.0, line.device.1, line.inode),
+            build_id: None,
+            seen_ns: monotonic_ns(),
+        };
+        assert!(open(&mapped).is_some());
+        let elsewhere = b"/nowhere".to_vec();
+        let (major, minor, inode) = mapped.file;
+        let before = FileRequest {
+            seen_ns: 1,
+            ..mapped.clone()
+        };
+        let other = FileRequest {
+            file: (major, minor, inode + 1),
+            path: elsewhere.clone(),
+            ..mapped.clone()
+        };
+        let build = FileRequest {
+            build_id: Some(vec![7; 20]),
+            path: elsewhere,
+            ..mapped
+        };
+        for request in [before, other, build] {
+            assert!(open(&request).is_none(), "{request:?}");
+        }
     }
 
     /// Check that a pipe is not opened, and that a link through `/proc` leads nowhere.
