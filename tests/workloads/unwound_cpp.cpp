@@ -33,8 +33,13 @@ struct Shape {
 
 struct Square : Shape {
 	uint64_t side;
-	explicit Square(uint64_t side) : side(side) {}
-	uint64_t area(int depth) const override { return leaf(side * side + depth); }
+	explicit Square(uint64_t side) : side(side)
+	{
+	}
+	uint64_t area(int depth) const override
+	{
+		return leaf(side * side + depth);
+	}
 };
 
 struct Group : Shape {
@@ -50,7 +55,10 @@ struct Group : Shape {
 
 struct Cleaned {
 	uint64_t x;
-	~Cleaned() { sink = sink + leaf(x); }
+	~Cleaned()
+	{
+		sink = sink + leaf(x);
+	}
 };
 
 OWN uint64_t thrower(uint64_t x, int depth)

@@ -122,7 +122,8 @@ struct copy_event {
 	__u64 start; /* address of bytes[0], a multiple of 8 */
 	__u64 end; /* of the mapping */
 	__u64 asked; /* bytes that follow */
-	__u64 missing[COPY_WORDS]; /* pages of 4096 bytes that were not in memory, from that of `start` on, a bit each */
+	__u64 missing
+		[COPY_WORDS]; /* pages of 4096 bytes that were not in memory, from that of `start` on, a bit each */
 	__u64 registers[33]; /* by DWARF number */
 	__u8 bytes[4096]; /* as many as asked; the map is made larger */
 };
