@@ -3,7 +3,7 @@
 //! libbpf's own reader indexes and checks all of it, in tens of milliseconds and twice its size of memory; a recorder
 //! that starts asks for two names.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
@@ -77,18 +77,18 @@ impl<R: Read + Seek> Btf<R> {
         kind: Kind,
         mut is_wanted: impl FnMut(&[u8]) -> bool,
     ) -> io::Result<Vec<Vec<u8>>> {
-        let (mut wanted, mut names) = (HashSet::new(), Vec::new());
+        let (mut wanted, mut names) = (HashMap::new(), Vec::new());
         self.each_string(|at, name| {
             if is_wanted(name) {
-                wanted.insert(at);
+                wanted.insert(at, name.to_vec());
             }
         })?;
         self.each_type(|of_kind, name| {
-            if of_kind == kind as u32 && wanted.contains(&u64::from(name)) {
-                names.push(u64::from(name));
+            if of_kind == kind as u32 {
+                names.extend(wanted.get(&u64::from(name)).cloned());
             }
         })?;
-        names.into_iter().map(|at| self.string(at)).collect()
+        Ok(names)
     }
 
     /// Each string, with its distance from the first.
@@ -104,19 +104,6 @@ impl<R: Read + Seek> Btf<R> {
             true => Ok(()),
             false => Err(io::ErrorKind::UnexpectedEof.into()),
         }
-    }
-
-    /// The string at this distance from the first.
-    fn string(&mut self, at: u64) -> io::Result<Vec<u8>> {
-        let Part { start, length } = self.strings;
-        let mut part = self.part(Part {
-            start: start.saturating_add(at),
-            length: length.saturating_sub(at),
-        })?;
-        let mut name = Vec::new();
-        part.read_until(0, &mut name)?;
-        name.pop_if(|last| *last == 0);
-        Ok(name)
     }
 
     /// Kind and name of each type.
