@@ -21,8 +21,6 @@ pub(super) struct Space {
     /// All rows in force.
     now: AddressSpace,
     is_stale: bool,
-    /// When the process began; 0: not known.
-    start_ns: u64,
 }
 
 impl Space {
@@ -91,19 +89,10 @@ impl Spaces {
             self.modules
                 .insert(index, unwinding.module(archive, module));
         }
-        if batch.processes.is_empty() && batch.mappings.is_empty() {
+        if batch.mappings.is_empty() {
             return;
         }
         let known = Arc::make_mut(&mut self.known);
-        for row in &batch.processes {
-            let space = Arc::make_mut(known.entry(row.pid).or_default());
-            // Another process that got the same ID has nothing of the one before.
-            if row.start_ns != space.start_ns && row.start_ns != 0 && space.start_ns != 0 {
-                self.count -= space.rows.len();
-                *space = Space::default();
-            }
-            space.start_ns = row.start_ns.max(space.start_ns);
-        }
         for row in &batch.mappings {
             let space = Arc::make_mut(known.entry(row.pid).or_default());
             if space.rows.len() >= MAX_MAPPINGS || self.count >= MAX_ALL {
