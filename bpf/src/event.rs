@@ -173,6 +173,8 @@ impl CopyState {
 pub struct Copy<'a> {
     /// Owner.
     pub owner: u64,
+    /// When it was made, on the monotonic clock, in nanoseconds.
+    pub time_ns: u64,
     /// Process ID.
     pub pid: u32,
     /// Thread ID.
@@ -337,6 +339,7 @@ impl<'a> Event<'a> {
         let missing = words.first_chunk::<3>()?;
         Some(Self::Copy(Copy {
             owner: field!(bytes, copy_event, owner, u64),
+            time_ns: field!(bytes, copy_event, time_ns, u64),
             pid: field!(bytes, copy_event, pid, u32),
             tid: field!(bytes, copy_event, tid, u32),
             registers: Addresses(registers.get(..n_registers * size_of::<u64>())?),
@@ -397,10 +400,11 @@ mod tests {
     fn missing_pages() {
         let bytes = vec![0; 4096 * 3];
         let copy = |start, missing| {
-            let (owner, pid, tid, end) = (1, 2, 2, start + (1 << 20));
+            let (owner, time_ns, pid, tid, end) = (1, 1, 2, 2, start + (1 << 20));
             let (registers, bytes) = (Addresses(&[]), bytes.as_slice());
             let copy = Copy {
                 owner,
+                time_ns,
                 pid,
                 tid,
                 registers,

@@ -51,6 +51,16 @@ impl Mapping {
         }
     }
 
+    /// Whether both are the same, whenever they were made.
+    fn is_as(&self, other: &Self) -> bool {
+        self.addresses == other.addresses
+            && self.offset == other.offset
+            && self.protection == other.protection
+            && self.file == other.file
+            && self.path == other.path
+            && self.build_id == other.build_id
+    }
+
     /// A line of what was read at `read_ns`.
     pub(crate) fn from_maps(line: MapsLine, read_ns: u64) -> Self {
         Self {
@@ -111,6 +121,14 @@ impl Program {
 
     pub(crate) fn map(&mut self, mut mapping: Mapping, time_ns: u64) {
         let Range { start, end } = mapping.addresses;
+        // Said again, as when code that is made goes from writable to executable time after time.
+        if self
+            .mappings
+            .get(&start)
+            .is_some_and(|old| old.is_as(&mapping))
+        {
+            return;
+        }
         let before = self
             .mappings
             .range(..start)
@@ -176,6 +194,16 @@ impl Program {
             .or(now)
     }
 
+    /// All mappings that were there at `time_ns`, and parts of them.
+    pub(crate) fn mappings_at(&self, time_ns: u64) -> Vec<Rc<Mapping>> {
+        let past = self.past.iter().filter(|(until, _)| *until > time_ns);
+        let past = past.map(|(_, mapping)| mapping);
+        let all = past.chain(self.mappings.values());
+        all.filter(|mapping| mapping.since_ns <= time_ns)
+            .map(Rc::clone)
+            .collect()
+    }
+
     /// Whether all executable mappings are known: then what lies in none of them is no code.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
@@ -194,5 +222,51 @@ impl Program {
         {
             self.past.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(addresses: Range<u64>, path: &str, since_ns: u64) -> Mapping {
+        let new = NewMapping {
+            addresses,
+            path: path.into(),
+            ..NewMapping::default()
+        };
+        Mapping::from_side_band(new, since_ns)
+    }
+
+    fn paths(program: &Program, time_ns: u64) -> Vec<String> {
+        let all = program.mappings_at(time_ns);
+        all.iter()
+            .map(|mapping| String::from_utf8_lossy(&mapping.path).into_owned())
+            .collect()
+    }
+
+    /// Check that what is mapped over is among the mappings up to then, and what replaced it from then on.
+    #[test]
+    fn mappings_by_time() {
+        let mut program = Program::default();
+        program.map(mapping(0x1000..0x3000, "/a", 10), 10);
+        program.map(mapping(0x5000..0x6000, "/b", 20), 20);
+        program.map(mapping(0x1000..0x3000, "/c", 30), 30);
+        assert!(paths(&program, 9).is_empty());
+        assert_eq!(paths(&program, 25), ["/a", "/b"]);
+        assert_eq!(paths(&program, 30), ["/c", "/b"]);
+    }
+
+    /// Check that a mapping that is told again as it is changes nothing, and one that differs in anything does.
+    #[test]
+    fn told_again() {
+        let mut program = Program::default();
+        program.map(mapping(0x1000..0x3000, "//anon", 10), 10);
+        let before = program.version;
+        program.map(mapping(0x1000..0x3000, "//anon", 20), 20);
+        assert_eq!((program.version, program.changed_ns), (before, 10));
+        program.map(mapping(0x1000..0x2000, "//anon", 30), 30);
+        assert_eq!((program.version, program.changed_ns), (before + 1, 30));
+        assert_eq!(program.mappings_at(30).len(), 2);
     }
 }

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use foldhash::HashMap;
 use made::wanted_functions;
 use rawstack_format::id::FileOffset;
-use rawstack_format::record::{Module, ModuleKind, State, Vdso};
+use rawstack_format::record::{Module, ModuleKind, State};
 
 use crate::debug_file::elf::{ElfFile, PF_X};
+use crate::debug_file::identity::is_vdso_of;
 use crate::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use crate::debug_file::mmap::FileBytes;
 use crate::jit::JitSymbolId;
@@ -139,11 +140,7 @@ fn add_vdsos(profile: &Profile, files: &mut [ModuleFiles]) {
             .iter()
             .filter(|(number, _)| number == archive)
             .map(|(_, vdso)| vdso);
-        let same = |vdso: &&Vdso| match (&vdso.build_id, &module.build_id) {
-            (Some(held), Some(wanted)) => held == wanted,
-            _ => module.class == 0 || vdso.class == module.class,
-        };
-        if let Some(vdso) = of_archive.into_iter().find(same) {
+        if let Some(vdso) = of_archive.into_iter().find(|vdso| is_vdso_of(vdso, module)) {
             let name = PathBuf::from("[vdso]");
             if let Ok(image) = ElfFile::parse(&name, FileBytes::from(vdso.image.clone())) {
                 files.files.push((FoundBy::Given, image));
@@ -254,10 +251,11 @@ impl Builder {
 
     fn frames(&mut self, profile: &Profile) {
         for frame in profile.tree.frames() {
-            let chain = match frame.jit {
-                Jit::No => self.chain(frame),
-                Jit::Anywhere => Vec::new(),
-                Jit::At(_) => vec![self.made(frame, &profile.jit)],
+            let chain = match (frame.mark, frame.jit) {
+                (Some(mark), _) => vec![self.marker(mark.text())],
+                (None, Jit::No) => self.chain(frame),
+                (None, Jit::Anywhere) => Vec::new(),
+                (None, Jit::At(_)) => vec![self.made(frame, &profile.jit)],
             };
             if self.origins {
                 self.add_origins(frame);
@@ -353,12 +351,12 @@ impl Builder {
 
     /// Say which functions of their names the frames at the next code address are of.
     fn add_origins(&mut self, frame: &TreeFrame) {
-        let origins: Vec<Origin> = match frame.jit {
-            Jit::No => {
+        let origins: Vec<Origin> = match (frame.mark, frame.jit) {
+            (None, Jit::No) => {
                 let frames = self.named_frames(&self.answer(frame));
                 frames.map(|named| named.origin).collect()
             }
-            Jit::Anywhere | Jit::At(_) => Vec::new(),
+            _ => Vec::new(),
         };
         self.out.origins.push(origins);
     }

@@ -189,6 +189,7 @@ static __always_inline int fill_copy(struct copy_event *e, __u64 owner, __u64 ip
 	e->owner = owner;
 	e->pid = id >> 32;
 	e->tid = id;
+	e->time_ns = bpf_ktime_get_ns();
 	copy_registers(e, regs, ip);
 	return send_copy(e);
 }

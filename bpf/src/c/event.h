@@ -122,6 +122,7 @@ struct copy_event {
 	__u64 start; /* address of bytes[0], a multiple of 8 */
 	__u64 end; /* of the mapping */
 	__u64 asked; /* bytes that follow */
+	__u64 time_ns;
 	__u64 missing
 		[COPY_WORDS]; /* pages of 4096 bytes that were not in memory, from that of `start` on, a bit each */
 	__u64 registers[33]; /* by DWARF number */
