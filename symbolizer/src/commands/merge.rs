@@ -15,18 +15,24 @@ use crate::args::archive::{MadeArgs, MergeArgs, ScrubArgs};
 
 /// Make one archive of several.
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
-    make(&args.files, &args.made, args.drop_copies)
+    make("merging", &args.files, &args.made, args.drop_copies)
 }
 
 /// Copy an archive, without what it holds of memory.
 pub(crate) fn scrub(args: &ScrubArgs) -> Result<ExitCode> {
-    make(slice::from_ref(&args.file), &args.made, true)
+    make("copying", slice::from_ref(&args.file), &args.made, true)
 }
 
-fn make(files: &[PathBuf], made: &MadeArgs, drops_copies: bool) -> Result<ExitCode> {
+/// `doing` is what the progress says.
+fn make(
+    doing: &'static str,
+    files: &[PathBuf],
+    made: &MadeArgs,
+    drops_copies: bool,
+) -> Result<ExitCode> {
     let target = made.output.as_path();
     let files = select::archives(files, Some(target))?;
-    let bar = output::progress("merging", files.len(), made.quiet);
+    let bar = output::progress(doing, files.len(), made.quiet);
     let inputs = Inputs::open(files)?.dropping_copies(drops_copies);
     let mut options = WriterOptions::default();
     // The same inputs give the same bytes.
