@@ -294,7 +294,8 @@ pub struct Mapping {
     pub device_minor: u32,
     /// Inode; 0 where not known.
     pub inode: u64,
-    /// When it was made; 0 for one older than the recording.
+    /// When it was made, and not before its program began; 0 for one older than the recording. Of mappings that
+    /// overlap the later one counts.
     pub since_ns: u64,
     /// Path as the kernel gives it, with `" (deleted)"`.
     pub path: String,

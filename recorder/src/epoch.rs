@@ -1,22 +1,20 @@
 //! One epoch's rows: what the archive needs to know of a stack is put into the batch when it is first used.
 
 use std::mem;
-use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use rawstack_bpf::Addresses;
 use rawstack_format::id::{Addr, FileOffset, FrameIndex, ModuleIndex, StackIndex};
-use rawstack_format::record::{
-    Batch, Frame, FrameKind, Mapping, Process, Sample, StackNode, Thread,
-};
+use rawstack_format::record::{Batch, Frame, FrameKind, Process, Sample, StackNode, Thread};
 
 use crate::budget::TableLimits;
 use crate::history::State;
 use crate::module::ModuleNumber;
 use crate::process::Names;
-use crate::program;
 use crate::tables::{FrameRow, ROOT, Space, Tables};
-use crate::world::World;
+use crate::world::{Running, World};
+
+mod mappings;
 
 /// Rows of one kind in one batch when one had to be split: keeps it within a chunk whatever the paths' lengths.
 const SPLIT_ROWS: usize = 64;
@@ -38,8 +36,10 @@ pub(crate) struct Epoch {
     /// Version of the facts that were written, by PID.
     processes: HashMap<u32, u32>,
     threads: HashMap<u32, u32>,
-    /// Program and first address of the mappings that were written, with their times.
-    mappings: HashMap<(u32, u64), u64>,
+    /// Program, first address and end of the mappings that were written, with their times.
+    mappings: HashMap<(u32, u64, u64), u64>,
+    /// Programs all of whose mappings were written, with the version of these.
+    programs: HashMap<u32, u32>,
     /// Rows of kernel symbols that cover frames of this epoch, and those of them that are not yet written.
     symbols: HashSet<u32>,
     new_symbols: Vec<u32>,
@@ -61,6 +61,7 @@ impl Epoch {
             processes: HashMap::new(),
             threads: HashMap::new(),
             mappings: HashMap::new(),
+            programs: HashMap::new(),
             symbols: HashSet::new(),
             new_symbols: Vec::new(),
         }
@@ -116,7 +117,9 @@ impl Epoch {
         if addresses.is_empty() {
             return StackIndex::NONE;
         }
-        let (program, version) = world.space(pid, time_ns);
+        let Running {
+            program, version, ..
+        } = world.running(pid, time_ns);
         // A time before the last change of mappings: the version cannot stand for what was mapped then.
         let Some(version) = version else {
             return StackIndex(self.add_user_stack(world, pid, time_ns, addresses).0);
@@ -163,7 +166,8 @@ impl Epoch {
                         FrameKind::UserCaller
                     };
                     if let (Some(mapping), Some((module, _))) = (&place.mapping, place.module) {
-                        self.put_mapping(world, pid, time_ns, mapping, module);
+                        let running = world.running(pid, time_ns);
+                        self.put_mapping(world, (pid, running), mapping, module);
                     }
                     let (module, offset) = place.module.unzip();
                     let offset = FileOffset(offset.unwrap_or(0));
@@ -293,37 +297,6 @@ impl Epoch {
         self.next_module += 1;
         self.modules.insert(number, index);
         ModuleIndex(index)
-    }
-
-    fn put_mapping(
-        &mut self,
-        world: &mut World,
-        pid: u32,
-        time_ns: u64,
-        mapping: &Rc<program::Mapping>,
-        module: ModuleNumber,
-    ) {
-        let (program, _) = world.space(pid, time_ns);
-        let key = (program, mapping.addresses.start);
-        if self.mappings.insert(key, mapping.since_ns) == Some(mapping.since_ns) {
-            return;
-        }
-        let (device_major, device_minor, inode) = mapping.file;
-        let row = Mapping {
-            pid,
-            start: Addr(mapping.addresses.start),
-            end: Addr(mapping.addresses.end),
-            offset: FileOffset(mapping.offset),
-            protection: mapping.protection,
-            device_major,
-            device_minor,
-            inode,
-            since_ns: mapping.since_ns,
-            path: String::from_utf8_lossy(&mapping.path).into_owned(),
-            module: self.put_module(world, module),
-        };
-        self.bytes += row.raw_bound();
-        self.batch.mappings.push(row);
     }
 
     /// Put in what the archive should know of a sample's process and thread, at its time and since then.

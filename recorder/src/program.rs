@@ -51,6 +51,16 @@ impl Mapping {
         }
     }
 
+    /// Whether both are the same, whenever they were made.
+    fn is_as(&self, other: &Self) -> bool {
+        self.addresses == other.addresses
+            && self.offset == other.offset
+            && self.protection == other.protection
+            && self.file == other.file
+            && self.path == other.path
+            && self.build_id == other.build_id
+    }
+
     /// A line of what was read at `read_ns`.
     pub(crate) fn from_maps(line: MapsLine, read_ns: u64) -> Self {
         Self {
@@ -91,6 +101,8 @@ pub(crate) struct Program {
     pub(crate) is_jit: bool,
 }
 
+/// `PROT_READ | PROT_EXEC`.
+const READ_AND_EXECUTE: u32 = 5;
 /// Mappings of a program after which they are read anew: nobody tells of those that were unmapped.
 const MAX_MAPPINGS: usize = 4096;
 
@@ -111,6 +123,14 @@ impl Program {
 
     pub(crate) fn map(&mut self, mut mapping: Mapping, time_ns: u64) {
         let Range { start, end } = mapping.addresses;
+        // Said again, as when code that is made goes from writable to executable time after time.
+        if self
+            .mappings
+            .get(&start)
+            .is_some_and(|old| old.is_as(&mapping))
+        {
+            return;
+        }
         let before = self
             .mappings
             .range(..start)
@@ -154,6 +174,28 @@ impl Program {
         self.version += 1;
     }
 
+    /// The vDSO is mapped there, since the program began.
+    pub(crate) fn know_vdso(&mut self, addresses: Range<u64>) {
+        let start = addresses.start;
+        if self.mapping(start, u64::MAX).is_some() {
+            return;
+        }
+        let vdso = Mapping {
+            file_at: addresses.clone(),
+            addresses,
+            offset: 0,
+            protection: READ_AND_EXECUTE,
+            file: (0, 0, 0),
+            path: Rc::from(&b"[vdso]"[..]),
+            build_id: None,
+            since_ns: self.since_ns,
+            seen_ns: self.since_ns,
+            is_over_file: false,
+        };
+        self.mappings.insert(start, Rc::new(vdso));
+        self.version += 1;
+    }
+
     /// The mapping that held `address` at `time_ns`.
     pub(crate) fn mapping(&self, address: u64, time_ns: u64) -> Option<&Rc<Mapping>> {
         let holds = |mapping: &&Rc<Mapping>| mapping.addresses.contains(&address);
@@ -176,6 +218,16 @@ impl Program {
             .or(now)
     }
 
+    /// All mappings that were there at `time_ns`, and parts of them.
+    pub(crate) fn mappings_at(&self, time_ns: u64) -> Vec<Rc<Mapping>> {
+        let past = self.past.iter().filter(|(until, _)| *until > time_ns);
+        let past = past.map(|(_, mapping)| mapping);
+        let all = past.chain(self.mappings.values());
+        all.filter(|mapping| mapping.since_ns <= time_ns)
+            .map(Rc::clone)
+            .collect()
+    }
+
     /// Whether all executable mappings are known: then what lies in none of them is no code.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
@@ -194,5 +246,51 @@ impl Program {
         {
             self.past.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(addresses: Range<u64>, path: &str, since_ns: u64) -> Mapping {
+        let new = NewMapping {
+            addresses,
+            path: path.into(),
+            ..NewMapping::default()
+        };
+        Mapping::from_side_band(new, since_ns)
+    }
+
+    fn paths(program: &Program, time_ns: u64) -> Vec<String> {
+        let all = program.mappings_at(time_ns);
+        all.iter()
+            .map(|mapping| String::from_utf8_lossy(&mapping.path).into_owned())
+            .collect()
+    }
+
+    /// Check that what is mapped over is among the mappings up to then, and what replaced it from then on.
+    #[test]
+    fn mappings_by_time() {
+        let mut program = Program::default();
+        program.map(mapping(0x1000..0x3000, "/a", 10), 10);
+        program.map(mapping(0x5000..0x6000, "/b", 20), 20);
+        program.map(mapping(0x1000..0x3000, "/c", 30), 30);
+        assert!(paths(&program, 9).is_empty());
+        assert_eq!(paths(&program, 25), ["/a", "/b"]);
+        assert_eq!(paths(&program, 30), ["/c", "/b"]);
+    }
+
+    /// Check that a mapping that is told again as it is changes nothing, and one that differs in anything does.
+    #[test]
+    fn told_again() {
+        let mut program = Program::default();
+        program.map(mapping(0x1000..0x3000, "//anon", 10), 10);
+        let before = program.version;
+        program.map(mapping(0x1000..0x3000, "//anon", 20), 20);
+        assert_eq!((program.version, program.changed_ns), (before, 10));
+        program.map(mapping(0x1000..0x2000, "//anon", 30), 30);
+        assert_eq!((program.version, program.changed_ns), (before + 1, 30));
+        assert_eq!(program.mappings_at(30).len(), 2);
     }
 }

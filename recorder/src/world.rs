@@ -43,6 +43,17 @@ impl Asked {
     }
 }
 
+/// The program that was running in a process at some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// Number that no other program of the recording has; 0 where there was none.
+    pub(crate) program: u32,
+    /// When it began; 0: before the recording.
+    pub(crate) since_ns: u64,
+    /// Version of its mappings; `None` at a time before their last change.
+    pub(crate) version: Option<u32>,
+}
+
 /// Where a user address lies.
 #[derive(Clone, Debug)]
 pub(crate) struct UserPlace {
@@ -88,12 +99,54 @@ impl World {
         }
     }
 
-    /// The address space of process `pid` at `time_ns`; `None` for its version: at a time before its last change.
-    pub(crate) fn space(&mut self, pid: u32, time_ns: u64) -> (u32, Option<u32>) {
+    /// The program that was running in process `pid` at `time_ns`.
+    pub(crate) fn running(&mut self, pid: u32, time_ns: u64) -> Running {
         let program = self.processes.process(pid).program(time_ns);
-        program.map_or((0, None), |program| {
-            (program.number, program.version(time_ns))
+        program.map_or_else(Running::default, |program| Running {
+            program: program.number,
+            since_ns: program.since_ns,
+            version: program.version(time_ns),
         })
+    }
+
+    /// The process has the vDSO mapped at `address`, 0 where that is not known. Nobody tells of that mapping, but for those
+    /// who were there before the recording.
+    pub(crate) fn know_vdso(&mut self, pid: u32, time_ns: u64, address: u64) {
+        // Programs of 32 bits have another one, with addresses of 32 bits.
+        let end = address.checked_add(self.kernel.vdso_len);
+        if let Some(end) = end.filter(|_| address > u64::from(u32::MAX)) {
+            self.processes.know_vdso(pid, time_ns, address..end);
+        }
+    }
+
+    /// All that process `pid` had mapped as code at `time_ns`. Of what overlaps the later made counts, and of what was
+    /// made at one time the later one.
+    pub(crate) fn code(&mut self, pid: u32, time_ns: u64) -> Vec<Rc<Mapping>> {
+        let program = self.processes.process(pid).program(time_ns);
+        let number = program.map_or(0, |program| program.number);
+        let mut code = program.map_or_else(Vec::new, |program| program.mappings_at(time_ns));
+        for at in 0..code.len() {
+            let copied = self.copied_code(pid, number, &Rc::clone(&code[at]));
+            code.extend(copied);
+        }
+        code
+    }
+
+    /// What the process says of memory that code may have been copied to, from files.
+    fn copied_code(&mut self, pid: u32, program: u32, over: &Mapping) -> Vec<Rc<Mapping>> {
+        if !over.is_over_file || self.ask(pid, program, over.addresses.start).is_none() {
+            return Vec::new();
+        }
+        let asked = self.asked.get(&program);
+        let said = asked.map_or(&[][..], |asked| &asked.mappings);
+        let is_within = |mapping: &&Rc<Mapping>| {
+            let (own, all) = (&mapping.addresses, &over.addresses);
+            own.start < all.end && all.start < own.end && mapping.file.2 != 0
+        };
+        said.iter()
+            .filter(is_within)
+            .map(|mapping| said_since(mapping, over))
+            .collect()
     }
 
     /// Forget the modules that `is_used` does not name, if there are many.
@@ -131,21 +184,28 @@ impl World {
             .is_over_file
             .then(|| self.ask(pid, number, address))
             .flatten();
-        let mapping = copied
-            .filter(|copied| copied.file.2 != 0)
-            .unwrap_or(mapping);
-        let module = self.modules.of_mapping(pid, &mapping);
-        let kind = self.modules.get(module).map(|module| module.kind);
-        // Pages of the kernel's own making have names in brackets.
-        if kind == Some(ModuleKind::Anonymous) && !mapping.path.starts_with(b"[") {
-            self.processes.mark_jit(pid);
-        }
+        let mapping = copied.filter(|copied| copied.file.2 != 0).map_or_else(
+            || Rc::clone(&mapping),
+            |copied| said_since(&copied, &mapping),
+        );
+        let module = self.module_of(pid, &mapping);
         let offset = self.offset(module, &mapping, address);
         UserPlace {
             module: Some((module, offset)),
             mapping: Some(mapping),
             is_no_code: false,
         }
+    }
+
+    /// The module that process `pid` has mapped here.
+    pub(crate) fn module_of(&mut self, pid: u32, mapping: &Mapping) -> ModuleNumber {
+        let module = self.modules.of_mapping(pid, mapping);
+        let kind = self.modules.get(module).map(|module| module.kind);
+        // Pages of the kernel's own making have names in brackets.
+        if kind == Some(ModuleKind::Anonymous) && !mapping.path.starts_with(b"[") {
+            self.processes.mark_jit(pid);
+        }
+        module
     }
 
     /// Where an address lies that the side-band told of no mapping for: what the process itself says, if it is asked.
@@ -216,4 +276,12 @@ impl World {
             offset: FileOffset(offset),
         }
     }
+}
+
+/// What a process says of memory that was mapped `over` a file: it cannot be older than that.
+fn said_since(said: &Rc<Mapping>, over: &Mapping) -> Rc<Mapping> {
+    Rc::new(Mapping {
+        since_ns: over.since_ns,
+        ..(**said).clone()
+    })
 }

@@ -5,6 +5,7 @@
 
 pub mod cache;
 pub mod compare;
+pub mod copied;
 pub mod debug_file;
 pub mod error;
 pub mod explore;

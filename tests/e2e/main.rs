@@ -23,6 +23,7 @@ mod hostile;
 mod hotplug;
 mod jit;
 mod killed;
+mod mapped_code;
 mod memory;
 mod merge;
 mod names;

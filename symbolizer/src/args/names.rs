@@ -60,9 +60,9 @@ impl SymbolizeArgs {
     }
 }
 
-/// `rawstack symbolize`.
+/// `rawstack symbolize`. There are no stacks to choose.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(mut_arg("stacks", |arg| arg.hide(true)), after_help = "\
 Numbers are hexadecimal, with or without 0x, and are looked up as they are: take 1 off a
 return address. Without N they are read from standard input, one or more a line, and
 answered as they come.

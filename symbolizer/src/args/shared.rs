@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// Where symbols come from.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Symbols")]
 pub(crate) struct SymbolArgs {
     /// Folder with debug files: a .build-id tree, any ELF files, or a packed .tar (repeatable)
@@ -23,6 +23,27 @@ pub(crate) struct SymbolArgs {
     /// Read symbol tables only: quicker, without inlined functions and lines
     #[arg(long)]
     pub(crate) symbols_only: bool,
+    /// User stacks of recordings made with --unwind stack-copy
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "auto",
+        help_heading = "Selection"
+    )]
+    pub(crate) stacks: StackChoice,
+}
+
+/// Which user stacks are shown of a recording with copies of stacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StackChoice {
+    /// Those of the copies, unwound; where that ends early, what is known best
+    #[default]
+    Auto,
+    /// Those that frame pointers gave
+    FramePointers,
+    /// Those of the copies and no others
+    Copies,
 }
 
 /// Which samples count, and what is shown of them.

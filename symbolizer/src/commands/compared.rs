@@ -7,11 +7,11 @@ use rawstack_symbolizer::compare::Sides;
 use rawstack_symbolizer::compare::sides::NAMES;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::runs::{RunCounts, Spans};
-use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
+use rawstack_symbolizer::profile::{Filter, Profile, load};
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
 
-use super::select;
+use super::{locator, select, symbolizer_with};
 use crate::args::shared::SymbolArgs;
 
 /// What was read of both sides.
@@ -39,17 +39,19 @@ pub(super) fn load(
     quiet: bool,
 ) -> Result<Compared> {
     let all = files.concat();
-    let (mut profile, mut counts) = read(&all, filter, None, quiet)?;
+    let (mut profile, mut counts) = read(&all, filter, None, symbols, quiet)?;
     let sides = Sides::of(&profile.archives, files[0].len(), &filter.runs);
     if sides.is_single() && !whole {
-        (profile, counts) = read(&all, filter, Some(sides.spans()), quiet)?;
+        (profile, counts) = read(&all, filter, Some(sides.spans()), symbols, quiet)?;
     }
     let event = one_event(&profile, &counts, files[0].len(), quiet)?;
     let facts = profile.events.get(event as usize);
     let (event_name, unit) = facts
         .map(|facts| (facts.name.clone(), facts.unit.clone()))
         .unwrap_or_default();
-    let named = select::name(profile, symbols, quiet)?;
+    let locator = locator(symbols, false, quiet)?;
+    let symbolizer = symbolizer_with(symbols, true)?;
+    let named = select::name_with(profile, symbols, &locator, &symbolizer, quiet)?;
     let (event_name, unit) = (clean(&event_name).into_owned(), clean(&unit).into_owned());
     Ok(Compared {
         named,
@@ -65,12 +67,10 @@ fn read(
     files: &[PathBuf],
     filter: &Filter,
     spans: Option<Spans>,
+    symbols: &SymbolArgs,
     quiet: bool,
 ) -> Result<(Profile, RunCounts)> {
-    let mut shared = load::Shared {
-        tree: StackTree::new(false),
-        ..load::Shared::default()
-    };
+    let mut shared = select::shared(false, symbols)?;
     let mut counts = spans.map_or_else(RunCounts::new, RunCounts::in_blocks);
     let bar = output::progress("reading", files.len(), quiet);
     for path in files {

@@ -11,7 +11,7 @@ use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::{Filter, load};
 use rawstack_symbolizer::report::NameFilter;
 
-use super::export::{Samples, shared};
+use super::export::Samples;
 use super::select;
 use crate::args::archive::{DumpArgs, DumpFormat};
 
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &DumpArgs) -> Result<ExitCode> {
 fn json(args: &DumpArgs, filter: &Filter) -> Result<()> {
     let mut dump = JsonDump::new(filter.no_kernel);
     let mut out = output::open(args.output.output.as_deref())?;
-    let mut shared = shared(true);
+    let mut shared = select::shared(true, &args.symbols)?;
     load::read(
         &mut shared,
         &args.file,

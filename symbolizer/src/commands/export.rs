@@ -19,7 +19,7 @@ use rawstack_symbolizer::export::speedscope::Speedscope;
 use rawstack_symbolizer::export::{ExportSample, Exporter, Feed, Halves, Source, export_rows};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::{Adder, Apart};
-use rawstack_symbolizer::profile::{Filter, Profile, StackTree, load};
+use rawstack_symbolizer::profile::{Filter, Profile, load};
 use rawstack_symbolizer::report::NameFilter;
 use rawstack_symbolizer::symbolize::leave_raw;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
@@ -199,20 +199,18 @@ pub(super) struct Samples<'a> {
     pub(super) quiet: bool,
 }
 
-/// Tables of a tree, in which the same code at two addresses is two where addresses are asked for.
-pub(super) fn shared(addresses: bool) -> load::Shared {
-    load::Shared {
-        tree: StackTree::new(addresses),
-        ..load::Shared::default()
-    }
-}
-
 impl Samples<'_> {
     fn run(&self, exporter: &mut dyn Exporter, kind: Kind, out: &mut dyn Write) -> Result<()> {
         if kind.one_by_one {
             return self.export(exporter, kind.addresses, out);
         }
-        let mut profile = select::load(self.files, self.filter, kind.apart, self.quiet)?;
+        let mut profile = select::load(
+            self.files,
+            self.filter,
+            kind.apart,
+            self.symbols,
+            self.quiet,
+        )?;
         select::keep_one_event(&mut profile, self.filter, self.quiet);
         let named = self.name(profile)?;
         Ok(export_rows(&named, self.names, self.min, exporter, out)?)
@@ -235,11 +233,13 @@ impl Samples<'_> {
         if self.files.iter().any(|file| file == Path::new("-")) {
             bail!("failed to read the archive twice from standard input: give it as a file");
         }
-        let mut first = shared(addresses);
+        let mut first = select::shared(addresses, self.symbols)?;
         for file in self.files {
             load::read(&mut first, file, self.filter, &mut |_, _, _| Ok(()))?;
         }
         select::check_events(self.filter, &first.events)?;
+        // With the same files, the same archives give the same numbers each time they are read.
+        let unwinding = first.unwinding.take();
         let named = self.name(Adder::default().finish(first))?;
         let source = Source {
             profile: &named,
@@ -247,8 +247,10 @@ impl Samples<'_> {
         };
         exporter.start(&source, out)?;
         let mut feed = Feed::new(source, self.names);
-        // The same archives give the same numbers each time they are read.
-        let mut again = shared(addresses);
+        let mut again = load::Shared {
+            unwinding,
+            ..select::shared(addresses, self.symbols)?
+        };
         for file in self.files {
             load::read(&mut again, file, self.filter, &mut |_, sample, event| {
                 let (kernel, kernel_cut) = sample.kernel_half(self.filter.no_kernel);

@@ -51,7 +51,13 @@ fn svg(
     filter: &Filter,
     names: &NameFilter,
 ) -> Result<Vec<u8>> {
-    let mut profile = select::load(files, filter, Apart::Comms, args.output.quiet)?;
+    let mut profile = select::load(
+        files,
+        filter,
+        Apart::Comms,
+        &args.symbols,
+        args.output.quiet,
+    )?;
     select::keep_one_event(&mut profile, filter, args.output.quiet);
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let options = FlamegraphOptions {
@@ -69,7 +75,7 @@ fn page(
     filter: &Filter,
     names: &NameFilter,
 ) -> Result<Vec<u8>> {
-    let (profile, timeline) = timeline::load(files, filter, args.output.quiet)?;
+    let (profile, timeline) = timeline::load(files, filter, &args.symbols, args.output.quiet)?;
     let named = select::name(profile, &args.symbols, args.output.quiet)?;
     let mut picture = Vec::new();
     page::write(&named, &timeline, names, title(args), &mut picture)?;

@@ -23,24 +23,30 @@ pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let (mut alone, mut parts, mut bytes) = (None, Vec::new(), 0);
     let mut text = Vec::new();
     let finder = Finder::new(args)?;
-    select::each_part(&args.file, Apart::Stacks, &mut |mut profile, is_merged| {
-        let nameless = finder
-            .as_ref()
-            .map(|finder| finder.nameless(&mut profile, args.output.quiet));
-        let nameless = nameless.as_deref();
-        if !args.json {
-            return Ok(info::write_text(&profile, nameless, &mut text)?);
-        }
-        for summary in &profile.archives {
-            if is_merged {
-                parts.push(JsonInfo::of_part(&profile, nameless, summary));
-            } else {
-                alone = Some(JsonInfo::of(&profile, nameless, summary));
+    let symbols = (!args.raw).then_some(&args.symbols);
+    select::each_part(
+        &args.file,
+        Apart::Stacks,
+        symbols,
+        &mut |mut profile, is_merged| {
+            let nameless = finder
+                .as_ref()
+                .map(|finder| finder.nameless(&mut profile, args.output.quiet));
+            let nameless = nameless.as_deref();
+            if !args.json {
+                return Ok(info::write_text(&profile, nameless, &mut text)?);
             }
-            bytes = summary.merged.as_ref().map_or(0, |merged| merged.end);
-        }
-        Ok(())
-    })?;
+            for summary in &profile.archives {
+                if is_merged {
+                    parts.push(JsonInfo::of_part(&profile, nameless, summary));
+                } else {
+                    alone = Some(JsonInfo::of(&profile, nameless, summary));
+                }
+                bytes = summary.merged.as_ref().map_or(0, |merged| merged.end);
+            }
+            Ok(())
+        },
+    )?;
     let mut out = output::open(args.output.output.as_deref())?;
     if let Some(info) = alone.or_else(|| JsonInfo::merged(parts, bytes)) {
         info.write(&mut *out)?;
@@ -82,7 +88,7 @@ impl Finder {
 /// Check the archive.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let (mut is_whole, mut text) = (true, Vec::new());
-    select::each_part(&args.file, Apart::NoRows, &mut |profile, _| {
+    select::each_part(&args.file, Apart::NoRows, None, &mut |profile, _| {
         let mut archives = profile.archives.iter();
         is_whole &= archives.all(|archive| archive.problems().is_empty());
         Ok(info::write_verdict(&profile, &mut text)?)

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let names = select::name_filter(&args.names)?;
     let files = select::archives(&args.files, args.output.output.as_deref())?;
     let by = group_by(args.by);
-    let mut profile = select::load(&files, &filter, apart(by), args.output.quiet)?;
+    let mut profile = select::load(&files, &filter, apart(by), &args.symbols, args.output.quiet)?;
     if by != GroupBy::Event {
         select::keep_one_event(&mut profile, &filter, args.output.quiet);
     }

@@ -4,16 +4,19 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use rawstack_symbolizer::output;
-use rawstack_symbolizer::profile::{Filter, Profile, StackTree, Timeline, load};
+use rawstack_symbolizer::profile::{Filter, Profile, Timeline, load};
 
 use super::select;
+use crate::args::shared::SymbolArgs;
 
 /// Read archives; of several events one is kept, as everywhere.
-pub(super) fn load(files: &[PathBuf], filter: &Filter, quiet: bool) -> Result<(Profile, Timeline)> {
-    let mut shared = load::Shared {
-        tree: StackTree::new(false),
-        ..load::Shared::default()
-    };
+pub(super) fn load(
+    files: &[PathBuf],
+    filter: &Filter,
+    symbols: &SymbolArgs,
+    quiet: bool,
+) -> Result<(Profile, Timeline)> {
+    let mut shared = select::shared(false, symbols)?;
     let mut timeline = Timeline::default();
     let bar = output::progress("reading", files.len(), quiet);
     for path in files {

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &TuiArgs) -> Result<ExitCode> {
     let files = select::archives(&args.files, None)?;
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
-    let (profile, timeline) = timeline::load(&files, &filter, args.quiet)?;
+    let (profile, timeline) = timeline::load(&files, &filter, &args.symbols, args.quiet)?;
     let named = select::name(profile, &args.symbols, args.quiet)?;
     let data = Explored::of(&named, &timeline, &names);
     if data.is_empty() {

@@ -1,7 +1,7 @@
 //! What tells that a file is the one that was recorded.
 
 use rawstack_format::id::BuildId;
-use rawstack_format::record::Module;
+use rawstack_format::record::{Module, Vdso};
 use sha2::{Digest, Sha256};
 
 use super::elf::{ElfFile, PF_X};
@@ -44,6 +44,14 @@ pub fn is_same(module: &Module, file: &ElfFile) -> bool {
             let recorded = code(&module.segments);
             !recorded.is_empty() && recorded == code(&file.segments)
         }
+    }
+}
+
+/// Whether `vdso` is the image of `module`, the vDSO of a process.
+pub fn is_vdso_of(vdso: &Vdso, module: &Module) -> bool {
+    match (&vdso.build_id, &module.build_id) {
+        (Some(held), Some(wanted)) => held == wanted,
+        _ => module.class == 0 || vdso.class == module.class,
     }
 }
 

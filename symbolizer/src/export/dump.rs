@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::profile::load::Shared;
 use crate::profile::pending::Joined;
-use crate::profile::tree::TreeFrame;
+use crate::profile::tree::{FrameId, TreeFrame};
 use crate::text::clean;
 
 /// Version of the layout; stands in each line.
@@ -29,6 +29,8 @@ struct JsonSample<'s> {
     state: &'static str,
     kernel_cut: bool,
     user_depth: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unwound: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -38,6 +40,13 @@ struct JsonFrame {
     path: Option<String>,
     build_id: Option<String>,
     offset: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    guessed: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde asks.
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Writes samples of one archive. A frame's JSON is made when it is first met.
@@ -70,7 +79,9 @@ impl JsonDump {
         out.write_all(b",\"frames\":[")?;
         let tree = &shared.tree;
         let kernel = tree.stack(sample.kernel).filter(|_| !self.no_kernel);
-        for (depth, id) in kernel.chain(tree.stack(sample.user)).enumerate() {
+        let is_frame = |id: &FrameId| tree.frame(*id).is_none_or(|frame| frame.mark.is_none());
+        let frames = kernel.chain(tree.stack(sample.user)).filter(is_frame);
+        for (depth, id) in frames.enumerate() {
             if depth > 0 {
                 out.write_all(b",")?;
             }
@@ -123,6 +134,7 @@ fn json_sample(shared: &Shared, sample: &Joined, event: u32) -> Result<Vec<u8>> 
         state: state.name(),
         kernel_cut,
         user_depth,
+        unwound: sample.end.map(|end| end.name()),
     };
     Ok(serde_json::to_vec(&row)?)
 }
@@ -142,5 +154,6 @@ fn json_frame(shared: &Shared, frame: &TreeFrame) -> JsonFrame {
             .and_then(|module| module.build_id.as_ref())
             .map(ToString::to_string),
         offset: module.map(|_| hex(frame.offset.0)),
+        guessed: frame.guessed,
     }
 }

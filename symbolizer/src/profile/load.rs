@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use foldhash::HashMap;
 use rawstack_format::Chunk;
-use rawstack_format::record::{Batch, Record, Recording, Vdso};
+use rawstack_format::record::{Batch, Record, Recording, State, Vdso};
 
 use super::chunks::Chunks;
+use super::copies::{CopiedStacks, UserHalf};
 use super::facts::{FactsTable, ThreadFacts};
 use super::filter::Filter;
 use super::pending::{JoinQueue, Joined};
@@ -16,6 +17,7 @@ use super::rows::EventFacts;
 use super::summary::{MergedFacts, Summary};
 use super::tables::EpochTables;
 use super::tree::{NodeId, StackTree};
+use crate::copied::{Ahead, Stacks, Unwinding};
 use crate::error::{Error, Result};
 use crate::jit::JitTable;
 use crate::resolve::KernelSymbolTable;
@@ -45,6 +47,8 @@ pub struct Shared {
     pub vdsos: Vec<(u32, Vdso)>,
     /// Code that processes made.
     pub jit: JitTable,
+    /// Unwinds copies of stacks; without it stacks are as frame pointers gave them.
+    pub unwinding: Option<Unwinding>,
 }
 
 /// Called with each selected sample, in the order of the archive, and the index of its event in [`Shared::events`].
@@ -150,6 +154,9 @@ struct Archive<'s> {
     events: Vec<(u32, bool)>,
     /// Whether threads are selected, by ID, as far as asked.
     threads: Vec<Option<bool>>,
+    /// Records whose copies are being unwound, and those behind them.
+    ahead: Ahead,
+    copied: CopiedStacks,
     /// Stacks of a process with frames in code that it made, and where they were placed at which version.
     placed: HashMap<(u32, NodeId), (u32, NodeId)>,
 }
@@ -165,8 +172,12 @@ impl<'s> Archive<'s> {
         shared.archives.push(summary);
         shared.kernels.push(KernelSymbolTable::default());
         shared.facts.next_archive();
+        let unwinding = shared.unwinding.as_ref();
+        let stacks = unwinding.map_or(Stacks::FramePointers, Unwinding::stacks);
         Self {
             number,
+            ahead: Ahead::new(number),
+            copied: CopiedStacks::new(stacks),
             shared,
             filter,
             tables: EpochTables::default(),
@@ -198,10 +209,10 @@ impl<'s> Archive<'s> {
             }
             self.summary().add_chunk(&chunk.info);
             if let Some(record) = chunk.record {
-                self.take(record);
-                self.give(false, each)?;
+                self.come(record, each)?;
             }
         };
+        self.come_to_end(each)?;
         self.give(true, each)?;
         let (lost, orphans, overtaken) =
             (self.tables.lost, self.queue.orphans, self.queue.overtaken);
@@ -215,6 +226,40 @@ impl<'s> Archive<'s> {
             kernel.finish();
         }
         Ok(behind)
+    }
+
+    /// Take a record, at once or once the copies before it are unwound.
+    fn come(&mut self, record: Record, each: &mut EachSample<'_>) -> Result<()> {
+        let Some(unwinding) = &mut self.shared.unwinding else {
+            self.take(record);
+            return self.give(false, each);
+        };
+        self.ahead.push(record, unwinding);
+        self.take_ready(false, each)
+    }
+
+    fn come_to_end(&mut self, each: &mut EachSample<'_>) -> Result<()> {
+        if let Some(unwinding) = &mut self.shared.unwinding {
+            self.ahead.end(unwinding);
+        }
+        self.take_ready(true, each)
+    }
+
+    fn take_ready(&mut self, all: bool, each: &mut EachSample<'_>) -> Result<()> {
+        while let Some(unwinding) = &self.shared.unwinding
+            && let Some((record, unwound)) = self.ahead.pop(all, unwinding)
+        {
+            if let Some(unwound) = unwound {
+                let tree = &mut self.shared.tree;
+                self.copied.take(self.number, &unwound, unwinding, tree);
+                self.summary().copies.merge(&unwound.totals);
+            }
+            if let Some(record) = record {
+                self.take(record);
+                self.give(false, each)?;
+            }
+        }
+        Ok(())
     }
 
     fn summary(&mut self) -> &mut Summary {
@@ -252,7 +297,7 @@ impl<'s> Archive<'s> {
             Record::End(end) => self.summary().end = Some(end),
             Record::Part(part) => self.summary().part = Some(part),
             Record::JitMap(piece) => self.shared.jit.take(self.number, &piece),
-            Record::StackCopies(copies) => self.summary().copies.add(&copies),
+            Record::StackCopies(copies) => self.summary().copies.add_all(&copies),
             _ => {}
         }
     }
@@ -319,17 +364,25 @@ impl<'s> Archive<'s> {
             let tree = &mut self.shared.tree;
             let kernel = self.tables.node(row.kernel, tree);
             let user = self.tables.node(row.user, tree);
+            let half = match row.state {
+                // Its user half, and the copy of it, are still to come.
+                State::Pending => UserHalf { user, end: None },
+                _ => self.copied.user_half(row.owner, user, tree),
+            };
             let thread = self.shared.facts.at(number, row.pid, row.tid, row.time_ns);
             self.queue.push(Joined {
                 row: *row,
                 kernel,
-                user,
+                user: half.user,
                 thread,
+                end: half.end,
             });
         }
         for completion in &batch.completions {
-            let user = self.tables.node(completion.user, &mut self.shared.tree);
-            self.queue.complete(completion, user);
+            let tree = &mut self.shared.tree;
+            let user = self.tables.node(completion.user, tree);
+            let half = self.copied.user_half(completion.owner, user, tree);
+            self.queue.complete(completion, half);
         }
         batch
             .drops
@@ -341,7 +394,8 @@ impl<'s> Archive<'s> {
     fn give(&mut self, all: bool, each: &mut EachSample<'_>) -> Result<()> {
         while let Some(mut sample) = self.queue.pop(all) {
             sample.user = self.place(&sample);
-            self.summary().add_sample(&sample.row);
+            self.summary().add_sample(&sample.row, sample.end);
+            sample.take_as_whole();
             let (event, selected) = self.event(sample.row.event);
             let since = sample.row.time_ns.saturating_sub(self.summary().start_ns());
             let row = &sample.row;

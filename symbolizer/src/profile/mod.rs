@@ -4,6 +4,7 @@
 //! what was sampled. [`load`] is the only reader of archive rows.
 
 mod chunks;
+mod copies;
 pub mod facts;
 pub mod filter;
 pub mod load;
@@ -19,6 +20,6 @@ pub use facts::{ThreadFacts, ThreadId};
 pub use filter::Filter;
 pub use rows::{Profile, Row};
 pub use runs::RunCounts;
-pub use summary::{CopyTotals, Summary};
+pub use summary::Summary;
 pub use timeline::Timeline;
 pub use tree::{FrameId, ModuleId, NodeId, StackTree};

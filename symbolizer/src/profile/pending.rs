@@ -6,9 +6,11 @@ use foldhash::HashMap;
 use rawstack_format::id::StackId;
 use rawstack_format::record::{Completion, Sample, State};
 
+use super::copies::UserHalf;
 use super::facts::ThreadId;
 use super::rows::Row;
-use super::tree::NodeId;
+use super::tree::{ModuleId, NodeId};
+use crate::copied::CopyEnd;
 
 /// Samples that wait at most; then the oldest goes on without its user half.
 const MAX_WAITING: usize = 1 << 20;
@@ -24,6 +26,8 @@ pub struct Joined {
     pub user: NodeId,
     /// Whose it is.
     pub thread: ThreadId,
+    /// How the user half ended, where copies of stacks were unwound.
+    pub end: Option<CopyEnd<ModuleId>>,
 }
 
 impl Joined {
@@ -33,6 +37,18 @@ impl Joined {
             (NodeId::NONE, false)
         } else {
             (self.kernel, self.row.kernel_cut)
+        }
+    }
+
+    /// Where the copy of a stack led to the outermost frame, nothing is missing of the user half, whatever the recorded
+    /// one lacks.
+    pub(super) fn take_as_whole(&mut self) {
+        let is_reached = self.end.is_some_and(|end| end.is_reached());
+        if is_reached {
+            self.row.user_depth = 0;
+            if matches!(self.row.state, State::Truncated | State::Faulted) {
+                self.row.state = State::Complete.with_kernel_cut(self.row.kernel_cut);
+            }
         }
     }
 
@@ -83,7 +99,7 @@ impl JoinQueue {
     }
 
     /// Let a completion reach all samples with its owner.
-    pub(super) fn complete(&mut self, completion: &Completion, user: NodeId) {
+    pub(super) fn complete(&mut self, completion: &Completion, half: UserHalf) {
         let Some(numbers) = self.waiting.remove(&completion.owner) else {
             self.orphans += 1;
             return;
@@ -103,7 +119,7 @@ impl JoinQueue {
                 completion.state
             };
             sample.row.user_depth = completion.user_depth;
-            sample.user = user;
+            (sample.user, sample.end) = (half.user, half.end);
         }
     }
 
@@ -150,6 +166,7 @@ mod tests {
             kernel: NodeId::NONE,
             user: NodeId::NONE,
             thread: ThreadId(0),
+            end: None,
         }
     }
 
@@ -167,8 +184,12 @@ mod tests {
             state: State::Complete,
             ..Completion::default()
         };
-        queue.complete(&completion, NodeId(9));
-        queue.complete(&completion, NodeId(9));
+        let half = UserHalf {
+            user: NodeId(9),
+            end: None,
+        };
+        queue.complete(&completion, half);
+        queue.complete(&completion, half);
         let out: Vec<_> = iter::from_fn(|| queue.pop(false))
             .map(|s| (s.row.id.0, s.row.state, s.user.0))
             .collect();

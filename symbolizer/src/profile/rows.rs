@@ -245,6 +245,7 @@ impl Adder {
             kernels,
             vdsos,
             jit,
+            unwinding: _,
         } = shared;
         Profile {
             archives,

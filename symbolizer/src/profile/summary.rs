@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use foldhash::HashSet;
-use rawstack_format::copies::{CopyLoss, StackCopies};
 use rawstack_format::record::{
     Drop, DropReason, End, KernelModule, Part, Recording, Run, Sample, State,
 };
 use rawstack_format::{ChunkInfo, Counters, Damage};
 
 use super::tables::LostReferences;
+use super::tree::ModuleId;
+use crate::copied::{CopyEnd, CopyTotals, EndCounts};
 use crate::text::clean;
 
 /// Runs that are told of one archive.
@@ -44,42 +45,6 @@ pub struct MergedFacts {
     pub is_cut: bool,
 }
 
-/// Copies of stacks, which are memory of the recorded programs.
-#[derive(Clone, Debug, Default)]
-pub struct CopyTotals {
-    /// Copies that have memory.
-    pub taken: u64,
-    /// Of these, copies of stacks that are larger than a copy was allowed to be.
-    pub cut: u64,
-    /// Of these, copies of which pages were not in memory.
-    pub partial: u64,
-    /// Bytes that were copied.
-    pub bytes: u64,
-    /// User halves that have none, by why.
-    pub lost: BTreeMap<CopyLoss, u64>,
-}
-
-impl CopyTotals {
-    /// Whether the archive has none, and nothing is told of any.
-    pub fn is_empty(&self) -> bool {
-        self.taken == 0 && self.lost.is_empty()
-    }
-
-    pub(super) fn add(&mut self, copies: &StackCopies) {
-        let mut reader = copies.reader();
-        while let Some(copy) = reader.next() {
-            if copy.loss == CopyLoss::None {
-                self.taken += 1;
-                self.cut += u64::from(copy.is_cut());
-                self.partial += u64::from(!copy.missing.is_empty());
-                self.bytes = self.bytes.saturating_add(copy.copied());
-            } else {
-                *self.lost.entry(copy.loss).or_default() += 1;
-            }
-        }
-    }
-}
-
 /// Facts and counts of one archive, or of one part of a merged archive.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -101,6 +66,8 @@ pub struct Summary {
     pub drops: BTreeMap<DropReason, DropTotal>,
     /// Copies of stacks.
     pub copies: CopyTotals,
+    /// User halves of samples by how unwinding their copies ended; empty where none were unwound.
+    pub ends: EndCounts<ModuleId>,
     /// Running totals of the last whole chunk.
     pub counters: Counters,
     /// Time of the last sample, completion or drop.
@@ -175,8 +142,11 @@ impl Summary {
         }
     }
 
-    pub(super) fn add_sample(&mut self, row: &Sample) {
+    pub(super) fn add_sample(&mut self, row: &Sample, end: Option<CopyEnd<ModuleId>>) {
         self.samples += 1;
+        if let Some(end) = end {
+            self.ends.add(end);
+        }
         self.add_state(row.state, 1);
         self.first_ns.get_or_insert(row.time_ns);
         self.last_ns = self.last_ns.max(row.time_ns);

@@ -7,6 +7,7 @@ use foldhash::HashMap;
 use rawstack_format::id::{Addr, BuildId, FileOffset};
 use rawstack_format::record::{Frame, FrameKind, Module, ModuleKind};
 
+use crate::copied::CopyEnd;
 use crate::jit::Placed;
 use crate::resolve::file_offset::{AddressKind, lookup_offset};
 use crate::text::clean;
@@ -64,6 +65,50 @@ pub struct TreeFrame {
     pub lost: bool,
     /// Where it lies in code that its process made.
     pub jit: Jit,
+    /// A frame pointer led to it in a stack that was unwound: it is where the callee keeps one.
+    pub guessed: bool,
+    /// It is no frame, and stands at the outer end of a stack: why unwinding ended there.
+    pub mark: Option<Mark>,
+}
+
+/// Why the unwinding of a stack ended before its outermost frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mark {
+    /// The copy ends there.
+    CopyEnds,
+    /// There is no unwind information for the code.
+    NoUnwindInfo,
+    /// What was found cannot be.
+    Contradiction,
+    /// It has more frames than are taken.
+    TooDeep,
+    /// There is no copy.
+    NoCopy,
+}
+
+impl Mark {
+    /// The mark of a stack that ended so; none where it is whole.
+    pub fn of(end: CopyEnd<ModuleId>) -> Option<Self> {
+        match end {
+            CopyEnd::Outermost | CopyEnd::Zero => None,
+            CopyEnd::CopyEnds => Some(Self::CopyEnds),
+            CopyEnd::NoUnwindInfo(_) => Some(Self::NoUnwindInfo),
+            CopyEnd::Contradiction(_) => Some(Self::Contradiction),
+            CopyEnd::TooDeep => Some(Self::TooDeep),
+            CopyEnd::Lost(_) | CopyEnd::NoCopy => Some(Self::NoCopy),
+        }
+    }
+
+    /// What is shown in its place.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::CopyEnds => "[stack copy ended]",
+            Self::NoUnwindInfo => "[no unwind information]",
+            Self::Contradiction => "[unwinding failed]",
+            Self::TooDeep => "[too many frames]",
+            Self::NoCopy => "[no stack copy]",
+        }
+    }
 }
 
 /// Whether a frame lies in code that its process made, and where in it.
@@ -75,6 +120,23 @@ pub enum Jit {
     Anywhere,
     /// There.
     At(Placed),
+}
+
+impl TreeFrame {
+    /// A frame of which nothing is known.
+    fn nowhere(kernel: bool) -> Self {
+        Self {
+            kernel,
+            kind: AddressKind::Exact,
+            address: Addr(0),
+            module: ModuleId::NONE,
+            offset: FileOffset(0),
+            lost: false,
+            jit: Jit::No,
+            guessed: false,
+            mark: None,
+        }
+    }
 }
 
 /// What makes two rows the same module.
@@ -144,6 +206,16 @@ impl StackTree {
 
     /// Add a frame whose module is `module`.
     pub(super) fn add_frame(&mut self, frame: &Frame, module: ModuleId) -> FrameId {
+        self.add_frame_found(frame, module, false)
+    }
+
+    /// As [`add_frame`](Self::add_frame); with `guessed` one that a frame pointer led to.
+    pub(super) fn add_frame_found(
+        &mut self,
+        frame: &Frame,
+        module: ModuleId,
+        guessed: bool,
+    ) -> FrameId {
         let kernel = matches!(frame.kind, FrameKind::KernelLeaf | FrameKind::KernelCaller);
         let return_address = matches!(frame.kind, FrameKind::UserCaller | FrameKind::KernelCaller);
         let placed = module != ModuleId::NONE && !self.keep_addresses;
@@ -163,6 +235,27 @@ impl StackTree {
             } else {
                 Jit::No
             },
+            guessed,
+            mark: None,
+        })
+    }
+
+    /// The same frame as one that a frame pointer led to.
+    pub(super) fn guessed(&mut self, id: FrameId) -> FrameId {
+        match self.frame(id).copied() {
+            Some(frame) => self.intern_frame(TreeFrame {
+                guessed: true,
+                ..frame
+            }),
+            None => id,
+        }
+    }
+
+    /// What stands at the outer end of a stack whose unwinding ended so.
+    pub(super) fn mark_frame(&mut self, mark: Mark) -> FrameId {
+        self.intern_frame(TreeFrame {
+            mark: Some(mark),
+            ..TreeFrame::nowhere(false)
         })
     }
 
@@ -174,13 +267,8 @@ impl StackTree {
     /// The frame that stands for what is lost.
     pub(super) fn lost_frame(&mut self, kernel: bool) -> FrameId {
         self.intern_frame(TreeFrame {
-            kernel,
-            kind: AddressKind::Exact,
-            address: Addr(0),
-            module: ModuleId::NONE,
-            offset: FileOffset(0),
             lost: true,
-            jit: Jit::No,
+            ..TreeFrame::nowhere(kernel)
         })
     }
 

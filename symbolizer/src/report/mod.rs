@@ -8,6 +8,7 @@ pub mod source;
 pub mod symbols;
 pub mod table;
 pub mod tree;
+pub mod unwound;
 
 pub use names::NameFilter;
 pub use table::{GroupBy, Table, TableRow};

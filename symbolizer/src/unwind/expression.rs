@@ -5,7 +5,7 @@ use gimli::{
 };
 
 use super::machine::Registers;
-use super::memory::StackMemory;
+use super::memory::Memory;
 use super::outcome::{Contradiction, End};
 use crate::guard::guarded;
 
@@ -103,7 +103,7 @@ impl Term {
     pub(super) fn value(
         &self,
         registers: &Registers,
-        memory: &StackMemory<'_>,
+        memory: &dyn Memory,
         initial: Option<u64>,
     ) -> Result<u64, End> {
         let unknown = End::Contradiction(Contradiction::UnknownRegister);
@@ -193,7 +193,7 @@ fn stub(rest: &[Step<'_>], svma: u64) -> Option<i64> {
 fn evaluate(
     code: &Code,
     registers: &Registers,
-    memory: &StackMemory<'_>,
+    memory: &dyn Memory,
     initial: Option<u64>,
 ) -> Result<u64, End> {
     let bad = || End::Contradiction(Contradiction::BadRule);
@@ -236,6 +236,7 @@ mod tests {
 
     use super::*;
     use crate::unwind::machine::Machine;
+    use crate::unwind::memory::StackMemory;
 
     const ENCODING: Encoding = Encoding {
         address_size: 8,

@@ -1,5 +1,30 @@
 //! The bytes that were copied of a thread's stacks. Knows no registers.
 
+/// Memory of one thread at one moment, as far as it was copied, little-endian.
+pub trait Memory {
+    /// The 8 bytes at `address`, where they were copied.
+    fn word(&self, address: u64) -> Option<u64>;
+
+    /// `size` bytes (1 to 8) at `address` as a number.
+    fn number(&self, address: u64, size: u8) -> Option<u64>;
+
+    /// The return address that a uretprobe replaced at `address`.
+    fn replaced(&self, address: u64) -> Option<u64>;
+
+    /// Which of the copied stacks holds `address`, its end included.
+    fn part(&self, address: u64) -> Option<usize>;
+
+    /// Address behind the stack of the stack pointer, copied to there or not.
+    fn end(&self) -> u64;
+
+    /// The return address at `address`, as it was before a uretprobe replaced it.
+    #[inline]
+    fn return_address(&self, address: u64) -> Option<u64> {
+        let found = self.word(address)?;
+        Some(self.replaced(address).unwrap_or(found))
+    }
+}
+
 /// Copied memory of one thread at one moment, little-endian.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StackMemory<'m> {
@@ -11,10 +36,9 @@ pub struct StackMemory<'m> {
     pub replaced: &'m [(u64, u64)],
 }
 
-impl StackMemory<'_> {
-    /// The 8 bytes at `address`, where they were copied.
+impl Memory for StackMemory<'_> {
     #[inline]
-    pub fn word(&self, address: u64) -> Option<u64> {
+    fn word(&self, address: u64) -> Option<u64> {
         self.parts.iter().find_map(|(start, bytes)| {
             let at = usize::try_from(address.checked_sub(*start)?).ok()?;
             let word = bytes.get(at..)?.first_chunk::<8>()?;
@@ -22,22 +46,7 @@ impl StackMemory<'_> {
         })
     }
 
-    /// The return address at `address`, as it was before a uretprobe replaced it.
-    #[inline]
-    pub fn return_address(&self, address: u64) -> Option<u64> {
-        let found = self.word(address)?;
-        if self.replaced.is_empty() {
-            return Some(found);
-        }
-        let replaced = self
-            .replaced
-            .binary_search_by_key(&address, |&(place, _)| place);
-        let original = replaced.ok().and_then(|place| self.replaced.get(place));
-        Some(original.map_or(found, |&(_, original)| original))
-    }
-
-    /// `size` bytes (1 to 8) at `address` as a number.
-    pub(super) fn number(&self, address: u64, size: u8) -> Option<u64> {
+    fn number(&self, address: u64, size: u8) -> Option<u64> {
         let size = usize::from(size);
         self.parts.iter().find_map(|(start, bytes)| {
             let at = usize::try_from(address.checked_sub(*start)?).ok()?;
@@ -48,13 +57,22 @@ impl StackMemory<'_> {
         })
     }
 
-    /// The part that holds `address`, its end included.
-    pub(super) fn part(&self, address: u64) -> Option<usize> {
+    fn replaced(&self, address: u64) -> Option<u64> {
+        let place = self.replaced.binary_search_by_key(&address, |row| row.0);
+        let row = self.replaced.get(place.ok()?);
+        row.map(|&(_, original)| original)
+    }
+
+    fn part(&self, address: u64) -> Option<usize> {
         self.parts.iter().position(|(start, bytes)| {
             address
                 .checked_sub(*start)
                 .is_some_and(|at| at <= bytes.len() as u64)
         })
+    }
+
+    fn end(&self) -> u64 {
+        self.end
     }
 }
 

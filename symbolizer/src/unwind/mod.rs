@@ -19,8 +19,10 @@ mod step;
 mod walk;
 
 pub use machine::{Machine, Registers};
-pub use memory::StackMemory;
-pub use module::ModuleId;
+pub use memory::{Memory, StackMemory};
+pub use module::{FindFiles, ModuleId};
 pub use outcome::{Contradiction, End, FoundBy, Unwound, UnwoundFrame};
+pub(crate) use rules::Rules;
 pub use space::{AddressSpace, Mapped};
 pub use walk::{CopiedStack, MAX_FRAMES, Unwinder};
+pub(crate) use walk::{Leaf, Modules};

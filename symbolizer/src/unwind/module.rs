@@ -1,5 +1,9 @@
 //! A module with its files: file offset → rule. Knows no processes.
 
+use std::fmt;
+use std::iter;
+use std::sync::{Arc, OnceLock};
+
 use gimli::UnwindContext;
 use rawstack_format::id::FileOffset;
 use rawstack_format::record::Module;
@@ -18,33 +22,68 @@ use crate::watch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u32);
 
-/// A module, and what unwinding takes from its files.
-#[derive(Debug)]
-pub(super) struct UnwindModule {
+/// Finds the files of a module, from any thread.
+pub type FindFiles = Arc<dyn Fn(&Module) -> ModuleFiles + Send + Sync>;
+
+/// A module, and what unwinding takes from its files. These are looked for when the first frame is met.
+pub(crate) struct UnwindModule {
     module: Module,
+    find: Option<FindFiles>,
+    found: OnceLock<Found>,
+}
+
+/// Files of a module.
+#[derive(Debug)]
+struct Found {
     files: ModuleFiles,
     tables: Vec<FrameTable>,
 }
 
-impl UnwindModule {
-    /// `module` with its `files`.
-    pub(super) fn new(module: Module, files: ModuleFiles) -> Self {
+impl Found {
+    fn of(files: ModuleFiles) -> Self {
         let tables = watch::reading(files.paths(), || {
             let numbered = files.files.iter().enumerate();
             numbered
                 .flat_map(|(number, (_, file))| FrameTable::all(number, file))
                 .collect()
         });
+        Self { files, tables }
+    }
+}
+
+impl UnwindModule {
+    /// `module` with its `files`.
+    pub(super) fn new(module: Module, files: ModuleFiles) -> Self {
         Self {
             module,
-            files,
-            tables,
+            find: None,
+            found: OnceLock::from(Found::of(files)),
         }
+    }
+
+    /// `module` with the files that `find` will find.
+    pub(super) fn to_find(module: Module, find: FindFiles) -> Self {
+        Self {
+            module,
+            find: Some(find),
+            found: OnceLock::new(),
+        }
+    }
+
+    fn found(&self) -> &Found {
+        self.found.get_or_init(|| {
+            let find = |find: &FindFiles| {
+                // A library that panics costs the module its files.
+                watch::reading(iter::empty(), || guarded(|| find(&self.module)))
+            };
+            let files = self.find.as_ref().and_then(find);
+            Found::of(files.unwrap_or_default())
+        })
     }
 
     /// Whether there is call frame information.
     pub(super) fn has_tables(&self) -> bool {
-        !self.tables.is_empty()
+        !self.found().tables.is_empty()
     }
 
     /// The rule for a frame whose address has this offset.
@@ -55,16 +94,19 @@ impl UnwindModule {
         machine: Machine,
         context: &mut UnwindContext<usize>,
     ) -> Rule {
-        watch::reading(self.files.paths(), || {
-            let find = || self.find(offset, kind, machine, context);
+        let found = self.found();
+        watch::reading(found.files.paths(), || {
+            let find = || found.rule(&self.module, (offset, kind), machine, context);
             guarded(find).unwrap_or(Rule::Bad)
         })
     }
+}
 
-    fn find(
+impl Found {
+    fn rule(
         &self,
-        offset: FileOffset,
-        kind: AddressKind,
+        module: &Module,
+        (offset, kind): (FileOffset, AddressKind),
         machine: Machine,
         context: &mut UnwindContext<usize>,
     ) -> Rule {
@@ -76,7 +118,7 @@ impl UnwindModule {
         if code.is_some_and(|code| by_code::is_sigreturn(code, machine, offset.0)) {
             return by_code::sigreturn(machine);
         }
-        let Some(svma) = self.svma(lookup_offset(offset, kind), code) else {
+        let Some(svma) = self.svma(module, lookup_offset(offset, kind), code) else {
             return Rule::FramePointer;
         };
         for table in &self.tables {
@@ -104,10 +146,18 @@ impl UnwindModule {
     }
 
     /// By the segments that were recorded, else by those of the file that holds the code.
-    fn svma(&self, offset: FileOffset, code: Option<&ElfFile>) -> Option<u64> {
-        let page_size = self.module.page_size;
-        let recorded = to_svma(&self.module.segments, offset, page_size);
-        let found = recorded.or_else(|| to_svma(&code?.segments, offset, page_size));
+    fn svma(&self, module: &Module, offset: FileOffset, code: Option<&ElfFile>) -> Option<u64> {
+        let recorded = to_svma(&module.segments, offset, module.page_size);
+        let found = recorded.or_else(|| to_svma(&code?.segments, offset, module.page_size));
         found.map(|svma| svma.0.wrapping_sub(self.files.moved))
+    }
+}
+
+impl fmt::Debug for UnwindModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnwindModule")
+            .field("module", &self.module)
+            .field("found", &self.found)
+            .finish_non_exhaustive()
     }
 }

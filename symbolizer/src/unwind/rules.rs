@@ -1,5 +1,7 @@
 //! Rules by module and offset, each worked out once. One of these belongs to one thread.
 
+use std::sync::Arc;
+
 use foldhash::HashMap;
 use gimli::UnwindContext;
 use rawstack_format::id::FileOffset;
@@ -21,7 +23,7 @@ type Key = (ModuleId, FileOffset, bool);
 
 /// Rules that were worked out.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     context: UnwindContext<usize>,
     recent: Vec<Option<(Key, u32)>>,
     by_address: HashMap<Key, u32>,
@@ -51,7 +53,7 @@ impl Rules {
     #[inline]
     pub(super) fn rule(
         &mut self,
-        modules: &[UnwindModule],
+        modules: &[Arc<UnwindModule>],
         (module, offset, kind): (ModuleId, FileOffset, AddressKind),
         machine: Machine,
     ) -> &Rule {
@@ -66,7 +68,7 @@ impl Rules {
 
     fn look_up(
         &mut self,
-        modules: &[UnwindModule],
+        modules: &[Arc<UnwindModule>],
         key: Key,
         kind: AddressKind,
         machine: Machine,
@@ -83,7 +85,7 @@ impl Rules {
 
     fn work_out(
         &mut self,
-        modules: &[UnwindModule],
+        modules: &[Arc<UnwindModule>],
         key: Key,
         kind: AddressKind,
         machine: Machine,

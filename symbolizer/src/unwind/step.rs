@@ -1,7 +1,7 @@
 //! One step: a frame's registers and its rule → the caller's registers. Knows no files.
 
 use super::machine::Registers;
-use super::memory::StackMemory;
+use super::memory::Memory;
 use super::outcome::{Contradiction, End};
 use super::rule::{Compact, Full, Rule, Source};
 
@@ -16,10 +16,10 @@ pub(super) struct Stepped {
 
 /// Step from a frame with these registers to its caller.
 #[inline]
-pub(super) fn step(
+pub(super) fn step<M: Memory>(
     rule: &Rule,
     registers: &Registers,
-    memory: &StackMemory<'_>,
+    memory: &M,
 ) -> Result<Stepped, End> {
     match rule {
         Rule::Compact(compact) => by_compact(compact, registers, memory),
@@ -33,10 +33,10 @@ pub(super) fn step(
 const UNKNOWN: End = End::Contradiction(Contradiction::UnknownRegister);
 
 #[inline]
-fn by_compact(
+fn by_compact<M: Memory>(
     rule: &Compact,
     registers: &Registers,
-    memory: &StackMemory<'_>,
+    memory: &M,
 ) -> Result<Stepped, End> {
     let machine = registers.machine();
     let base = registers.get(rule.base).ok_or(UNKNOWN)?;
@@ -62,7 +62,7 @@ fn by_compact(
     })
 }
 
-fn by_full(rule: &Full, registers: &Registers, memory: &StackMemory<'_>) -> Result<Stepped, End> {
+fn by_full(rule: &Full, registers: &Registers, memory: &dyn Memory) -> Result<Stepped, End> {
     let machine = registers.machine();
     let cfa = rule.cfa.value(registers, memory, None)?;
     let mut caller = *registers;
@@ -117,7 +117,7 @@ fn by_full(rule: &Full, registers: &Registers, memory: &StackMemory<'_>) -> Resu
 
 /// Code without unwind information, as far as it keeps a frame pointer: the caller's lies there, the return address
 /// behind it.
-fn by_frame_pointer(registers: &Registers, memory: &StackMemory<'_>) -> Result<Stepped, End> {
+fn by_frame_pointer(registers: &Registers, memory: &dyn Memory) -> Result<Stepped, End> {
     let machine = registers.machine();
     let nowhere = End::NoUnwindInfo(None);
     let stack = registers.get(machine.stack_pointer()).ok_or(UNKNOWN)?;
@@ -133,7 +133,7 @@ fn by_frame_pointer(registers: &Registers, memory: &StackMemory<'_>) -> Result<S
         memory.word(frame),
         memory.return_address(frame.wrapping_add(8)),
     ) else {
-        let was_stack = frame < memory.end;
+        let was_stack = frame < memory.end();
         return Err(if was_stack { End::CopyEnds } else { nowhere });
     };
     if return_address == 0 {

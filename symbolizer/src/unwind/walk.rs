@@ -1,14 +1,14 @@
 //! Stacks, one by one or many in parallel. What comes out depends on nothing but what goes in.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rawstack_format::id::{Addr, FileOffset};
 use rawstack_format::record::Module;
 use rayon::prelude::*;
 
 use super::machine::Registers;
-use super::memory::StackMemory;
-use super::module::{ModuleId, UnwindModule};
+use super::memory::{Memory, StackMemory};
+use super::module::{FindFiles, ModuleId, UnwindModule};
 use super::outcome::{Contradiction, End, FoundBy, Unwound, UnwoundFrame};
 use super::rule::Rule;
 use super::rules::Rules;
@@ -33,10 +33,38 @@ pub struct CopiedStack<'s> {
     pub space: &'s AddressSpace,
 }
 
+/// Where the walk of a stack begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf<'s, M> {
+    /// Registers of its leaf.
+    pub(crate) registers: Registers,
+    /// What was copied.
+    pub(crate) memory: &'s M,
+    /// What was mapped in its process.
+    pub(crate) space: &'s AddressSpace,
+}
+
+/// The modules of an [`Unwinder`] at one time, for threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Modules(Arc<[Arc<UnwindModule>]>);
+
+impl Modules {
+    /// Unwind a stack: put its frames into `frames`, and give its end.
+    pub(crate) fn unwind<M: Memory>(
+        &self,
+        rules: &mut Rules,
+        leaf: &Leaf<'_, M>,
+        frames: &mut Vec<UnwoundFrame>,
+    ) -> End {
+        frames.clear();
+        walk(&self.0, rules, leaf, frames).unwrap_or_else(|end| end)
+    }
+}
+
 /// Modules, and the rules that were worked out for them.
 #[derive(Debug, Default)]
 pub struct Unwinder {
-    modules: Vec<UnwindModule>,
+    modules: Vec<Arc<UnwindModule>>,
     rules: Vec<Mutex<Rules>>,
 }
 
@@ -48,9 +76,23 @@ impl Unwinder {
 
     /// Add a module with its files.
     pub fn add(&mut self, module: Module, files: ModuleFiles) -> ModuleId {
+        self.push(UnwindModule::new(module, files))
+    }
+
+    /// Add a module whose files `find` finds, once they are needed.
+    pub fn add_to_find(&mut self, module: Module, find: FindFiles) -> ModuleId {
+        self.push(UnwindModule::to_find(module, find))
+    }
+
+    fn push(&mut self, module: UnwindModule) -> ModuleId {
         let id = ModuleId(u32::try_from(self.modules.len()).unwrap_or(u32::MAX));
-        self.modules.push(UnwindModule::new(module, files));
+        self.modules.push(Arc::new(module));
         id
+    }
+
+    /// The modules that there are now.
+    pub(crate) fn modules(&self) -> Modules {
+        Modules(self.modules.as_slice().into())
     }
 
     /// Whether a module has call frame information.
@@ -58,7 +100,7 @@ impl Unwinder {
         let module = usize::try_from(id.0)
             .ok()
             .and_then(|id| self.modules.get(id));
-        module.is_some_and(UnwindModule::has_tables)
+        module.is_some_and(|module| module.has_tables())
     }
 
     /// Unwind `stacks` with the threads of the current pool, in their order.
@@ -67,7 +109,7 @@ impl Unwinder {
         if self.rules.len() < threads {
             self.rules.resize_with(threads, Mutex::default);
         }
-        let (modules, rules) = (&self.modules, &self.rules);
+        let (modules, rules) = (self.modules(), &self.rules);
         let some = |stacks: &[CopiedStack<'_>]| -> Vec<Unwound> {
             let own = rules.get(rayon::current_thread_index().unwrap_or(0));
             let mut none = Rules::default();
@@ -75,7 +117,7 @@ impl Unwinder {
             let rules = locked.as_deref_mut().unwrap_or(&mut none);
             stacks
                 .iter()
-                .map(|stack| unwind(modules, rules, stack))
+                .map(|stack| unwind(&modules, rules, stack))
                 .collect()
         };
         let parts: Vec<Vec<Unwound>> = stacks.par_chunks(AT_ONCE).map(some).collect();
@@ -104,23 +146,28 @@ fn frame_at(
     })
 }
 
-fn unwind(modules: &[UnwindModule], rules: &mut Rules, stack: &CopiedStack<'_>) -> Unwound {
+fn unwind(modules: &Modules, rules: &mut Rules, stack: &CopiedStack<'_>) -> Unwound {
     let mut frames = Vec::with_capacity(24);
-    let end = walk(modules, rules, stack, &mut frames).unwrap_or_else(|end| end);
+    let leaf = Leaf {
+        registers: stack.registers,
+        memory: &stack.memory,
+        space: stack.space,
+    };
+    let end = modules.unwind(rules, &leaf, &mut frames);
     Unwound { frames, end }
 }
 
-fn walk(
-    modules: &[UnwindModule],
+fn walk<M: Memory>(
+    modules: &[Arc<UnwindModule>],
     rules: &mut Rules,
-    stack: &CopiedStack<'_>,
+    leaf: &Leaf<'_, M>,
     frames: &mut Vec<UnwoundFrame>,
 ) -> Result<End, End> {
-    let CopiedStack {
+    let Leaf {
         mut registers,
         memory,
         space,
-    } = *stack;
+    } = *leaf;
     let machine = registers.machine();
     let address_bits = space.address_bits();
     let unknown = End::Contradiction(Contradiction::UnknownRegister);
@@ -153,7 +200,7 @@ fn walk(
             End::NoUnwindInfo(_) => End::NoUnwindInfo(frame.module),
             other => other,
         };
-        let mut next = step(rule, &registers, &memory).map_err(in_module)?;
+        let mut next = step(rule, &registers, memory).map_err(in_module)?;
         let found = next.registers.get(machine.instruction()).ok_or(unknown)?;
         let address = machine.plain_address(found, address_bits);
         if address == 0 {
@@ -161,7 +208,7 @@ fn walk(
         }
         next.registers.set(machine.instruction(), address);
         let is_leaf = frames.len() == 1;
-        if !next.is_exact && !is_progress(&registers, &next.registers, is_leaf, &memory) {
+        if !next.is_exact && !is_progress(&registers, &next.registers, is_leaf, memory) {
             return Err(End::Contradiction(Contradiction::NoProgress));
         }
         let kind = if next.is_exact {
@@ -179,12 +226,7 @@ fn walk(
 }
 
 /// Whether the caller's stack pointer is above the callee's, where both lie in one stack. A leaf may have pushed nothing.
-fn is_progress(
-    callee: &Registers,
-    caller: &Registers,
-    is_leaf: bool,
-    memory: &StackMemory<'_>,
-) -> bool {
+fn is_progress(callee: &Registers, caller: &Registers, is_leaf: bool, memory: &dyn Memory) -> bool {
     let stack_pointer = callee.machine().stack_pointer();
     let (Some(below), Some(above)) = (callee.get(stack_pointer), caller.get(stack_pointer)) else {
         return false;

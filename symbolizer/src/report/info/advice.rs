@@ -23,7 +23,10 @@ pub(super) fn lines(profile: &Profile, nameless: Nameless<'_>, summary: &Summary
     lines.extend(cut_stacks(summary));
     lines.extend(losses(summary));
     lines.extend(capture_mode(summary));
-    lines.extend(frame_pointers(profile));
+    // Copies of stacks need none.
+    if summary.copies.is_empty() {
+        lines.extend(frame_pointers(profile));
+    }
     lines.extend(kernel_symbols(profile));
     lines.extend(made_code(profile));
     lines.extend(no_build_ids(profile));

@@ -7,10 +7,12 @@ use rawstack_format::record::{Event, Run, State};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{ModuleFrames, Nameless, advice, mode, modules, pairs, stacks};
+use super::{ModuleFrames, Nameless, advice, mode, modules, pairs, path_of, stacks};
+use crate::copied::CopyTotals;
 use crate::error::Result;
 use crate::jit::JitFile;
-use crate::profile::{CopyTotals, Profile, Summary};
+use crate::profile::{ModuleId, Profile, Summary};
+use crate::report::unwound::without_information;
 use crate::text::clean;
 
 /// Version of the layout.
@@ -37,6 +39,10 @@ pub struct JsonInfo {
     drops: Vec<JsonDrop>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     copies: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unwound: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    no_unwind_info: Vec<NoUnwindInfo>,
     processes: u64,
     threads: u64,
     stacks: u64,
@@ -64,6 +70,13 @@ struct JsonDrop {
     count: u64,
     from_ns: u64,
     to_ns: u64,
+}
+
+/// A module, or code of none, that stacks ended in for want of unwind information.
+#[derive(Clone, Debug, Serialize)]
+struct NoUnwindInfo {
+    path: Option<String>,
+    stacks: u64,
 }
 
 impl JsonInfo {
@@ -98,6 +111,8 @@ impl JsonInfo {
             },
             drops: drops.collect(),
             copies: copies(&summary.copies),
+            unwound: unwound(summary),
+            no_unwind_info: no_unwind_info(profile, summary),
             processes: summary.processes,
             threads: summary.threads,
             stacks: stacks(profile),
@@ -168,6 +183,8 @@ impl JsonInfo {
         add_counts(&mut self.ids.states, &other.ids.states);
         add_counts(&mut self.damage, &other.damage);
         add_counts(&mut self.copies, &other.copies);
+        add_counts(&mut self.unwound, &other.unwound);
+        self.add_no_unwind_info(&other.no_unwind_info);
         self.add_drops(&other.drops);
         self.add_modules(&other.modules);
         self.jit_maps.extend_from_slice(&other.jit_maps);
@@ -193,6 +210,16 @@ impl JsonInfo {
                     held.to_ns = held.to_ns.max(drop.to_ns);
                 }
                 None => self.drops.push(drop.clone()),
+            }
+        }
+    }
+
+    fn add_no_unwind_info(&mut self, modules: &[NoUnwindInfo]) {
+        for row in modules {
+            let held = &mut self.no_unwind_info;
+            match held.iter_mut().find(|held| held.path == row.path) {
+                Some(held) => held.stacks = held.stacks.saturating_add(row.stacks),
+                None => held.push(row.clone()),
             }
         }
     }
@@ -243,6 +270,24 @@ fn copies(totals: &CopyTotals) -> BTreeMap<&'static str, u64> {
     ];
     let lost = lost.iter().map(|(loss, &count)| (loss.name(), count));
     counts.into_iter().chain(lost).collect()
+}
+
+/// User halves by how far unwinding came; nothing where none were unwound.
+fn unwound(summary: &Summary) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    for (end, count) in summary.ends.iter() {
+        *counts.entry(end.name()).or_default() += count;
+    }
+    counts
+}
+
+fn no_unwind_info(profile: &Profile, summary: &Summary) -> Vec<NoUnwindInfo> {
+    let rows = without_information(&summary.ends).into_iter();
+    let row = |(module, stacks): (Option<ModuleId>, u64)| NoUnwindInfo {
+        path: module.map(|module| path_of(profile, module)),
+        stacks,
+    };
+    rows.map(row).collect()
 }
 
 fn keep_common_text(held: &mut String, other: &str) {

@@ -14,7 +14,7 @@ use rawstack_format::record::Mode;
 
 use crate::error::Result;
 use crate::profile::tree::{Jit, shown_path};
-use crate::profile::{Profile, Summary};
+use crate::profile::{ModuleId, Profile, Summary};
 use crate::text::clean;
 
 /// A module with frames.
@@ -87,6 +87,12 @@ fn stacks(profile: &Profile) -> u64 {
     halves.sort_unstable();
     halves.dedup();
     halves.len() as u64
+}
+
+/// What a module of the tree is called.
+fn path_of(profile: &Profile, id: ModuleId) -> String {
+    let module = profile.tree.modules().get(id.index());
+    module.map_or_else(String::new, |(_, module)| shown_path(module))
 }
 
 /// Write what `verify` found.

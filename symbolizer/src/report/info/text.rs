@@ -5,11 +5,13 @@ use std::io::Write;
 
 use rawstack_format::record::{Recording, State};
 
-use super::{Nameless, advice, mode, modules, pairs, stacks};
+use super::{Nameless, advice, mode, modules, pairs, path_of, stacks};
+use crate::copied::CopyEnd;
 use crate::error::Result;
 use crate::jit::JitFile;
-use crate::profile::{Profile, Summary};
+use crate::profile::{ModuleId, Profile, Summary};
 use crate::report::render::{amount, share};
+use crate::report::unwound;
 use crate::text::clean;
 
 /// Runs that are shown to people.
@@ -28,6 +30,7 @@ pub fn write_text(profile: &Profile, nameless: Nameless<'_>, out: &mut dyn Write
         writeln!(out, "\nhow complete it is")?;
         write_states(summary, out)?;
         write_losses(summary, out)?;
+        write_ends(profile, summary, out)?;
         write_modules(profile, nameless, out)?;
         let advice = advice::lines(profile, nameless, summary);
         if !advice.is_empty() {
@@ -223,6 +226,33 @@ fn write_losses(summary: &Summary, out: &mut dyn Write) -> Result<()> {
     }
     for problem in summary.problems() {
         row("damage", &problem, out)?;
+    }
+    Ok(())
+}
+
+/// How far the unwinding of copied stacks came.
+fn write_ends(profile: &Profile, summary: &Summary, out: &mut dyn Write) -> Result<()> {
+    let ends = &summary.ends;
+    let (total, reached) = (ends.total(), ends.reached());
+    if total == 0 {
+        return Ok(());
+    }
+    let sum = |is: CopyEnd<ModuleId>| {
+        let counts = ends.iter().filter(|(end, _)| *end == is);
+        counts.map(|(_, count)| count).sum::<u64>()
+    };
+    let zero = sum(CopyEnd::Zero);
+    let part = share(reached, total);
+    let mut text = format!("{reached} of {total} user stacks reach their end ({part:.2} %)");
+    if zero > 0 {
+        text.push_str(&format!(
+            ", {zero} of them at an address of 0 without a rule that says so"
+        ));
+    }
+    row("unwound", &text, out)?;
+    let paths = |id: ModuleId| path_of(profile, id);
+    if let Some(line) = unwound::line(ends, &paths) {
+        row("", &line, out)?;
     }
     Ok(())
 }

@@ -34,9 +34,10 @@ pub(super) struct Lambda {
     pub(super) declared: Place,
 }
 
-/// The entry of what may be a lambda of which something is missing.
-pub(super) fn unnamed(names: &Names<'_>) -> Option<DebugInfoOffset> {
-    let is_told = names.linkage_name.is_some() && names.declared.line > 0;
+/// The entry of what may be a lambda of which something is missing: its name, or with `declarations` its place.
+pub(super) fn unnamed(names: &Names<'_>, declarations: bool) -> Option<DebugInfoOffset> {
+    let is_placed = !declarations || names.declared.line > 0;
+    let is_told = names.linkage_name.is_some() && is_placed;
     let name = names.name.filter(|name| name.starts_with(OPERATOR));
     names.last.filter(|_| name.is_some() && !is_told)
 }

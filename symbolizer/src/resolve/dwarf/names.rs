@@ -45,9 +45,9 @@ impl<'a> Names<'a> {
     }
 
     /// Whether nothing behind could add to it.
-    fn is_whole(&self) -> bool {
+    fn is_whole(&self, declarations: bool) -> bool {
         let Place { file, line, .. } = self.declared;
-        self.linkage_name.is_some() && file.is_some() && line > 0
+        self.linkage_name.is_some() && (!declarations || file.is_some() && line > 0)
     }
 }
 
@@ -55,6 +55,8 @@ impl<'a> Names<'a> {
 pub(super) struct NameFinder<'u, 'a, 'c> {
     units: &'u Units<'a, 'c>,
     unit: &'u Unit<Slice<'a>>,
+    /// Whether it is wanted where functions are declared.
+    pub(super) declarations: bool,
     found: HashMap<usize, Names<'a>>,
     /// Files in which functions are declared, by unit and number in its line program.
     files: HashMap<(usize, u64), Option<u32>>,
@@ -62,10 +64,15 @@ pub(super) struct NameFinder<'u, 'a, 'c> {
 }
 
 impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
-    pub(super) fn new(units: &'u Units<'a, 'c>, unit: &'u Unit<Slice<'a>>) -> Self {
+    pub(super) fn new(
+        units: &'u Units<'a, 'c>,
+        unit: &'u Unit<Slice<'a>>,
+        declarations: bool,
+    ) -> Self {
         Self {
             units,
             unit,
+            declarations,
             found: HashMap::default(),
             files: HashMap::default(),
             paths: Vec::new(),
@@ -94,7 +101,7 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
                 break;
             };
             names = names.or(entry);
-            let Some(next) = next.filter(|_| !names.is_whole()) else {
+            let Some(next) = next.filter(|_| !names.is_whole(self.declarations)) else {
                 break;
             };
             match next {
@@ -135,7 +142,8 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
         at: UnitOffset,
     ) -> Option<(Names<'a>, Option<Reference>)> {
         let entry = read_entry(units, unit, at)?;
-        let file = entry.file.and_then(|file| self.file(units, unit, file));
+        let file = entry.file.filter(|_| self.declarations);
+        let file = file.and_then(|file| self.file(units, unit, file));
         let names = Names {
             declared: Place {
                 file,

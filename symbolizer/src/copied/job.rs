@@ -1,0 +1,145 @@
+//! The copies of one chunk → stacks, on whichever thread. Knows no tables of an archive.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use foldhash::HashMap;
+use rawstack_format::copies::{CopyLoss, StackCopies, StackCopy};
+use rawstack_format::id::StackId;
+
+use super::end::CopyEnd;
+use super::memory::CopyMemory;
+use super::spaces::{Known, Space};
+use super::stacks::{NO_NODE, StackSet};
+use super::totals::CopyTotals;
+use crate::unwind::{
+    AddressSpace, Leaf, Machine, ModuleId, Modules, Registers, Rules, UnwoundFrame,
+};
+
+/// Versions of address spaces other than the last one that are made for one chunk; behind them the last one stands in.
+const MAX_VERSIONS: usize = 64;
+
+/// A chunk of copies, and what is needed to unwind it.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) copies: StackCopies,
+    pub(super) known: Known,
+    /// When user halves were taken; those that are not named were taken behind all changes of mappings.
+    pub(super) times: HashMap<StackId, u64>,
+    pub(super) modules: Modules,
+    pub(super) rules: Arc<Mutex<Vec<Rules>>>,
+}
+
+/// What came of one copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnwoundCopy {
+    /// ID whose user half it is.
+    pub(crate) owner: StackId,
+    /// Process and thread.
+    pub(crate) task: (u32, u32),
+    /// How it ended.
+    pub(crate) end: CopyEnd<ModuleId>,
+    /// Node of its leaf, or [`NO_NODE`].
+    pub(crate) leaf: u32,
+}
+
+/// What came of a chunk of copies.
+#[derive(Debug, Default)]
+pub(crate) struct UnwoundCopies {
+    /// How many copies there were.
+    pub(crate) totals: CopyTotals,
+    /// Distinct frames.
+    pub(crate) frames: Vec<UnwoundFrame>,
+    /// Prefix tree: parent, or [`NO_NODE`], and frame; a parent stands before its children.
+    pub(crate) nodes: Vec<(u32, u32)>,
+    /// In the order of the copies.
+    pub(crate) stacks: Vec<UnwoundCopy>,
+}
+
+impl Job {
+    /// Unwind all copies.
+    pub(super) fn run(self) -> UnwoundCopies {
+        let lock = || self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = lock().pop().unwrap_or_default();
+        let mut done = UnwoundCopies::default();
+        let mut worker = Worker {
+            job: &self,
+            rules: &mut rules,
+            set: StackSet::default(),
+            frames: Vec::new(),
+            versions: HashMap::default(),
+        };
+        let mut reader = self.copies.reader();
+        while let Some(copy) = reader.next() {
+            done.totals.add(&copy);
+            let (end, leaf) = worker.unwind(copy);
+            done.stacks.push(UnwoundCopy {
+                owner: copy.owner,
+                task: (copy.pid, copy.tid),
+                end,
+                leaf,
+            });
+        }
+        (done.frames, done.nodes) = (worker.set.frames, worker.set.nodes);
+        lock().push(rules);
+        done
+    }
+}
+
+struct Worker<'j> {
+    job: &'j Job,
+    rules: &'j mut Rules,
+    set: StackSet,
+    frames: Vec<UnwoundFrame>,
+    /// Earlier versions of address spaces, by process.
+    versions: HashMap<(u32, usize), AddressSpace>,
+}
+
+impl Worker<'_> {
+    fn unwind(&mut self, copy: StackCopy<'_>) -> (CopyEnd<ModuleId>, u32) {
+        if copy.loss != CopyLoss::None {
+            return (CopyEnd::Lost(copy.loss), NO_NODE);
+        }
+        let Some(registers) = registers(&copy) else {
+            return (CopyEnd::NoUnwindInfo(None), NO_NODE);
+        };
+        let nothing = Space::default();
+        let space = self.job.known.get(&copy.pid);
+        let space = space.map_or(&nothing, |space| space);
+        let (last, mut mapped) = space.last();
+        let time = self.job.times.get(&copy.owner);
+        let version = time.map_or(last, |&time| space.version(time));
+        if version != last {
+            let key = (copy.pid, version);
+            if self.versions.len() < MAX_VERSIONS || self.versions.contains_key(&key) {
+                mapped = self
+                    .versions
+                    .entry(key)
+                    .or_insert_with(|| space.at(version));
+            }
+        }
+        let memory = CopyMemory { copy };
+        let leaf = Leaf {
+            registers,
+            memory: &memory,
+            space: mapped,
+        };
+        let end = self.job.modules.unwind(self.rules, &leaf, &mut self.frames);
+        let end = CopyEnd::of(end);
+        match self.set.add(copy.tid, &self.frames) {
+            Some(leaf) => (end, leaf),
+            None => (CopyEnd::TooDeep, NO_NODE),
+        }
+    }
+}
+
+/// The registers of a copy; nothing where no stack of that machine can be unwound.
+fn registers(copy: &StackCopy<'_>) -> Option<Registers> {
+    let machine = Machine::of(copy.machine)?;
+    let mut registers = Registers::new(machine);
+    for number in 0..=machine.instruction() {
+        if let Some(value) = copy.register(number.into()) {
+            registers.set(number, value);
+        }
+    }
+    Some(registers)
+}
