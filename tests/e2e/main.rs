@@ -36,3 +36,4 @@ mod recording;
 mod runs;
 mod secrets;
 mod targets;
+mod unwound;

@@ -155,7 +155,7 @@ struct Archive<'s> {
     /// Whether threads are selected, by ID, as far as asked.
     threads: Vec<Option<bool>>,
     /// Records whose copies are being unwound, and those behind them.
-    ahead: Ahead,
+    ahead: Ahead<Record>,
     copied: CopiedStacks,
     /// Stacks of a process with frames in code that it made, and where they were placed at which version.
     placed: HashMap<(u32, NodeId), (u32, NodeId)>,
@@ -234,7 +234,10 @@ impl<'s> Archive<'s> {
             self.take(record);
             return self.give(false, each);
         };
-        self.ahead.push(record, unwinding);
+        match record {
+            Record::StackCopies(copies) => self.ahead.copies(copies, unwinding),
+            record => self.ahead.push(record, unwinding),
+        }
         self.take_ready(false, each)
     }
 
