@@ -71,7 +71,9 @@ impl<'a> Addresses<'a> {
     }
 
     /// Leaf first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + use<'a> {
+    pub fn iter(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + Clone + use<'a> {
         self.0
             .as_chunks::<8>()
             .0
@@ -82,6 +84,18 @@ impl<'a> Addresses<'a> {
     /// The bytes in the host's order, for hashing.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.0
+    }
+}
+
+/// Pairs of numbers, as the kernel sent them.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<'a>(Addresses<'a>);
+
+impl Pairs<'_> {
+    /// The pairs in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let numbers = self.0.iter();
+        numbers.clone().step_by(2).zip(numbers.skip(1).step_by(2))
     }
 }
 
@@ -185,6 +199,13 @@ pub struct Copy<'a> {
     pub start: u64,
     /// End of the mapping that the stack lies in.
     pub end: u64,
+    /// Where functions with uretprobes return to; 0 where `returns` is empty.
+    pub trampoline: u64,
+    /// Return addresses that uretprobes replaced: the stack pointer at the function's first instruction, and the address;
+    /// innermost first.
+    pub returns: Pairs<'a>,
+    /// Where the vDSO is mapped; 0 where that is not known.
+    pub vdso: u64,
     /// Pages of 4096 bytes that were not in memory, from that of `start` on, a bit each.
     missing: [u64; 3],
     /// Memory from `start` on; zeros in pages that were not in memory.
@@ -333,7 +354,11 @@ impl<'a> Event<'a> {
         let registers = bytes.get(offset_of!(copy_event, registers)..)?;
         let n_registers = usize::from(field!(bytes, copy_event, n_registers, u8));
         let asked = usize::try_from(field!(bytes, copy_event, asked, u64)).ok()?;
+        let n_returns = usize::try_from(field!(bytes, copy_event, n_returns, u32)).ok()?;
         let memory = bytes.get(offset_of!(copy_event, bytes)..)?;
+        let (memory, behind) = memory.split_at_checked(asked)?;
+        let returns = behind.get(..n_returns.checked_mul(size_of::<[u64; 2]>())?)?;
+        let trampoline = field!(bytes, copy_event, trampoline, u64);
         let at = offset_of!(copy_event, missing);
         let words = bytes.get(at..)?.as_chunks::<8>().0;
         let missing = words.first_chunk::<3>()?;
@@ -345,8 +370,11 @@ impl<'a> Event<'a> {
             registers: Addresses(registers.get(..n_registers * size_of::<u64>())?),
             start: field!(bytes, copy_event, start, u64),
             end: field!(bytes, copy_event, end, u64),
+            trampoline: if n_returns > 0 { trampoline } else { 0 },
+            returns: Pairs(Addresses(returns)),
+            vdso: field!(bytes, copy_event, vdso, u64),
             missing: missing.map(u64::from_ne_bytes),
-            bytes: memory.get(..asked)?,
+            bytes: memory,
         }))
     }
 
@@ -410,6 +438,9 @@ mod tests {
                 registers,
                 start,
                 end,
+                trampoline: 0,
+                returns: Pairs(Addresses(&[])),
+                vdso: 0,
                 missing,
                 bytes,
             };

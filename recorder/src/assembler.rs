@@ -234,12 +234,14 @@ impl Assembler {
             sieve.sift(process.program(copy.time_ns), &stack, copy.bytes)
         });
         let copy = copy.with_bytes(sifted.unwrap_or(copy.bytes));
-        let fits = self.copies.push(&copy, &mut self.totals.copies);
+        let since_ns = self.world.running(copy.pid, copy.time_ns).since_ns;
+        let fits = self.copies.push(&copy, since_ns, &mut self.totals.copies);
         if !fits {
             self.cut();
-            self.copies.push(&copy, &mut self.totals.copies);
+            self.copies.push(&copy, since_ns, &mut self.totals.copies);
         }
         // In the batch that stands behind the copy.
+        self.world.know_vdso(copy.pid, copy.time_ns, copy.vdso);
         self.epoch.put_code(&mut self.world, copy.pid, copy.time_ns);
         self.sieve = sieve;
     }

@@ -2,7 +2,8 @@
 
 use rawstack_bpf::{Copy, CopyState};
 use rawstack_format::copies::{
-    AARCH64, CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, StackCopies, X86_64,
+    AARCH64, CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, StackCopies,
+    X86_64,
 };
 use rawstack_format::id::{Addr, StackId};
 
@@ -52,8 +53,14 @@ pub struct CopyCounts {
 }
 
 impl Copies {
-    /// Add a copy. False: a chunk is full; [take](Self::take) it and try again.
-    pub(crate) fn push(&mut self, copy: &Copy<'_>, counts: &mut CopyCounts) -> bool {
+    /// Add a copy of a stack of a program that began at `program_since_ns`. False: a chunk is full; [take](Self::take) it
+    /// and try again.
+    pub(crate) fn push(
+        &mut self,
+        copy: &Copy<'_>,
+        program_since_ns: u64,
+        counts: &mut CopyCounts,
+    ) -> bool {
         let mut registers = Registers::default();
         for (number, value) in (0..).zip(copy.registers.iter()) {
             if may_be_address(value) {
@@ -65,6 +72,14 @@ impl Copies {
             len: range.len() as u64,
         };
         let missing: Vec<Missing> = copy.missing().into_iter().map(gap).collect();
+        let returns: Vec<ReturnAddress> = copy
+            .returns
+            .iter()
+            .map(|(place, address)| ReturnAddress {
+                place: Addr(place),
+                address: Addr(address),
+            })
+            .collect();
         let asked = copy.bytes.len() as u64;
         let new = NewCopy {
             owner: StackId(copy.owner),
@@ -78,6 +93,9 @@ impl Copies {
             asked,
             bytes: copy.bytes,
             missing: &missing,
+            program_since_ns,
+            trampoline: Addr(copy.trampoline),
+            returns: &returns,
         };
         // What the kernel side sends is sound; were it not, it would be no copy at all.
         let fits = self.builder.push(&new).unwrap_or(true);

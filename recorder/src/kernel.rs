@@ -47,6 +47,8 @@ pub(crate) struct KernelMap {
     version: u32,
     /// The vDSO that processes have mapped.
     pub(crate) vdso: Option<Vdso>,
+    /// Its length in memory, in bytes.
+    pub(crate) vdso_len: u64,
 }
 
 impl KernelMap {
@@ -108,10 +110,12 @@ impl KernelMap {
 
     /// Read it.
     pub(crate) fn read() -> Self {
+        let vdso = vdso();
         let mut map = Self {
             build_id: build_id(),
             modules: modules(),
-            vdso: vdso(),
+            vdso_len: vdso.as_ref().map_or(0, |vdso| vdso.image.len() as u64),
+            vdso,
             ..Self::default()
         };
         // A few megabytes of text: never all of it in memory.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::ops::Range;
 use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
@@ -67,11 +68,17 @@ impl Process {
 
     /// The program that ran at `time_ns`.
     pub(crate) fn program(&self, time_ns: u64) -> Option<&Program> {
-        self.programs
-            .iter()
-            .rev()
-            .find(|program| program.since_ns <= time_ns)
-            .or_else(|| self.programs.first())
+        self.programs.get(self.program_at(time_ns))
+    }
+
+    fn program_mut(&mut self, time_ns: u64) -> Option<&mut Program> {
+        let at = self.program_at(time_ns);
+        self.programs.get_mut(at)
+    }
+
+    fn program_at(&self, time_ns: u64) -> usize {
+        let has_begun = |program: &Program| program.since_ns <= time_ns;
+        self.programs.iter().rposition(has_begun).unwrap_or(0)
     }
 }
 
@@ -373,6 +380,15 @@ impl Processes {
             } else {
                 process.names.change(time_ns, Names { comm, cgroup });
             }
+        }
+    }
+
+    /// The program that ran in process `pid` at `time_ns` has the vDSO mapped there, ever since it began.
+    pub(crate) fn know_vdso(&mut self, pid: u32, time_ns: u64, addresses: Range<u64>) {
+        self.process(pid);
+        let process = self.processes.get_mut(&pid);
+        if let Some(program) = process.and_then(|process| process.program_mut(time_ns)) {
+            program.know_vdso(addresses);
         }
     }
 

@@ -101,6 +101,8 @@ pub(crate) struct Program {
     pub(crate) is_jit: bool,
 }
 
+/// `PROT_READ | PROT_EXEC`.
+const READ_AND_EXECUTE: u32 = 5;
 /// Mappings of a program after which they are read anew: nobody tells of those that were unmapped.
 const MAX_MAPPINGS: usize = 4096;
 
@@ -169,6 +171,28 @@ impl Program {
         }
         self.mappings.insert(start, Rc::new(mapping));
         self.changed_ns = time_ns;
+        self.version += 1;
+    }
+
+    /// The vDSO is mapped there, since the program began.
+    pub(crate) fn know_vdso(&mut self, addresses: Range<u64>) {
+        let start = addresses.start;
+        if self.mapping(start, u64::MAX).is_some() {
+            return;
+        }
+        let vdso = Mapping {
+            file_at: addresses.clone(),
+            addresses,
+            offset: 0,
+            protection: READ_AND_EXECUTE,
+            file: (0, 0, 0),
+            path: Rc::from(&b"[vdso]"[..]),
+            build_id: None,
+            since_ns: self.since_ns,
+            seen_ns: self.since_ns,
+            is_over_file: false,
+        };
+        self.mappings.insert(start, Rc::new(vdso));
         self.version += 1;
     }
 

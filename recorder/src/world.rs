@@ -109,6 +109,16 @@ impl World {
         })
     }
 
+    /// The process has the vDSO mapped at `address`, 0 where that is not known. Nobody tells of that mapping, but for those
+    /// who were there before the recording.
+    pub(crate) fn know_vdso(&mut self, pid: u32, time_ns: u64, address: u64) {
+        // Programs of 32 bits have another one, with addresses of 32 bits.
+        let end = address.checked_add(self.kernel.vdso_len);
+        if let Some(end) = end.filter(|_| address > u64::from(u32::MAX)) {
+            self.processes.know_vdso(pid, time_ns, address..end);
+        }
+    }
+
     /// All that process `pid` had mapped as code at `time_ns`. Of what overlaps the later made counts, and of what was
     /// made at one time the later one.
     pub(crate) fn code(&mut self, pid: u32, time_ns: u64) -> Vec<Rc<Mapping>> {

@@ -20,8 +20,8 @@ use crate::profile::{ModuleId, Profile, ThreadFacts};
 use crate::resolve::file_offset::lookup_offset;
 use crate::resolve::trampoline::Trampolines;
 use crate::resolve::{
-    Answer, Answered, JitQuery, KernelSymbolTable, Origin, Place, Query, Symbolizer, Symbols,
-    UnresolvedReason,
+    Answer, Answered, JitQuery, KernelSymbolTable, NamedFrame, Origin, Place, Query, Symbolizer,
+    Symbols, UnresolvedReason,
 };
 use crate::symbolized::{
     CodePlace, CodeRange, FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile,
@@ -103,6 +103,7 @@ fn look_up(
         offsets,
         jit: wanted.into_iter().zip(jit).collect(),
         inlines,
+        origins: symbolizer.tells_origins(),
         ..Builder::default()
     };
     builder.modules(profile, &files);
@@ -186,6 +187,8 @@ struct Builder {
     offsets: Vec<Vec<FileOffset>>,
     jit: Vec<((JitSymbolId, u64), Answer)>,
     inlines: bool,
+    /// Functions of one name are told apart.
+    origins: bool,
     /// Nothing was looked for.
     raw: bool,
     out: SymbolizedProfile,
@@ -249,20 +252,14 @@ impl Builder {
     fn frames(&mut self, profile: &Profile) {
         for frame in profile.tree.frames() {
             let chain = match (frame.mark, frame.jit) {
-                (Some(mark), _) => {
-                    self.out.origins.push([]);
-                    vec![self.marker(mark.text())]
-                }
+                (Some(mark), _) => vec![self.marker(mark.text())],
                 (None, Jit::No) => self.chain(frame),
-                (None, Jit::Anywhere) => {
-                    self.out.origins.push([]);
-                    Vec::new()
-                }
-                (None, Jit::At(_)) => {
-                    self.out.origins.push([]);
-                    vec![self.made(frame, &profile.jit)]
-                }
+                (None, Jit::Anywhere) => Vec::new(),
+                (None, Jit::At(_)) => vec![self.made(frame, &profile.jit)],
             };
+            if self.origins {
+                self.add_origins(frame);
+            }
             self.out.chains.push(chain);
             let address = if frame.address.0 == 0 {
                 frame.offset.0
@@ -316,27 +313,13 @@ impl Builder {
             kernel: frame.kernel,
             reason: None,
         };
-        let (frames, origins): (Vec<SymbolizedFrame>, Vec<Origin>) = match &answer {
-            Ok(answer) => {
-                let named = self
-                    .symbols
-                    .frames(answer)
-                    .filter(|named| self.inlines || !named.inlined);
-                named
-                    .map(|named| {
-                        let frame = SymbolizedFrame {
-                            name: named.name,
-                            place: named.place,
-                            inlined: named.inlined,
-                            ..base
-                        };
-                        (frame, named.origin)
-                    })
-                    .unzip()
-            }
-            Err(_) => Default::default(),
-        };
-        self.out.origins.push(origins);
+        let frames = self.named_frames(&answer).map(|named| SymbolizedFrame {
+            name: named.name,
+            place: named.place,
+            inlined: named.inlined,
+            ..base
+        });
+        let frames: Vec<SymbolizedFrame> = frames.collect();
         if let []
         | [
             SymbolizedFrame {
@@ -354,6 +337,28 @@ impl Builder {
             return vec![self.unresolved(frame, SymbolizedFrame { place, ..base }, reason)];
         }
         frames.into_iter().map(|named| self.intern(named)).collect()
+    }
+
+    /// The frames at a code address that are shown, innermost first.
+    fn named_frames<'s>(
+        &'s self,
+        answer: &Result<Answer, UnresolvedReason>,
+    ) -> impl Iterator<Item = NamedFrame> + use<'s> {
+        let frames = answer.ok().map(|answer| self.symbols.frames(&answer));
+        let frames = frames.into_iter().flatten();
+        frames.filter(|named| self.inlines || !named.inlined)
+    }
+
+    /// Say which functions of their names the frames at the next code address are of.
+    fn add_origins(&mut self, frame: &TreeFrame) {
+        let origins: Vec<Origin> = match (frame.mark, frame.jit) {
+            (None, Jit::No) => {
+                let frames = self.named_frames(&self.answer(frame));
+                frames.map(|named| named.origin).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.out.origins.push(origins);
     }
 
     fn answer(&self, frame: &TreeFrame) -> Result<Answer, UnresolvedReason> {

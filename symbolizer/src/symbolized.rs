@@ -208,7 +208,7 @@ impl SymbolizedProfile {
         self.raw
     }
 
-    /// Which functions of their names the frames at each place are of.
+    /// Which functions of their names the frames at each place are of, where the symbolizer was asked to tell.
     pub fn origins(&self) -> &Origins {
         &self.origins
     }

@@ -296,7 +296,7 @@ fn addresses_only() {
     assert_eq!(recording.info.options["copy-words"], "addresses");
 }
 
-/// The stack of a copy, by the frame pointers in it.
+/// The stack of a copy, by the frame pointers in it, with what uretprobes replaced.
 fn walk(copy: &StackCopy<'_>) -> Option<Vec<u64>> {
     let (mut fp, sp) = (copy.register(6).unwrap_or(0), copy.register(7)?);
     let mut frames = vec![copy.register(16)?];
@@ -304,7 +304,7 @@ fn walk(copy: &StackCopy<'_>) -> Option<Vec<u64>> {
     while fp >= below && fp.is_multiple_of(8) && fp < copy.end.0 {
         match copy.word(fp + 8)? {
             0 => break,
-            address => frames.push(address),
+            found => frames.push(copy.return_address(found, fp + 16)?),
         }
         below = fp + 1;
         fp = copy.word(fp)?;
@@ -335,30 +335,86 @@ fn walks_as_the_recorder() {
         ];
         let (program, file) = (workload("read_heavy"), lab.path("file"));
         let recording = lab.record(&options, &[text(&program), text(&file), "1"]);
-        let mut walked = BTreeMap::new();
-        for_each_copy(&recording.archive, |copy| {
-            walked.insert(copy.owner.0, walk(copy));
-        });
-        let (mut equal, mut all) = (0, 0);
-        let dumped = rawstack_on("dump", &recording.archive)
-            .args(["--stacks", "frame-pointers"])
-            .success();
-        let samples = dumped.stdout.lines().map(parse::<DumpedSample>);
-        for sample in samples.filter(|sample| sample.state == "complete") {
-            let Some(Some(walked)) = walked.get(&number(&sample.id)) else {
-                continue;
-            };
-            let addresses: Vec<u64> = sample
-                .user_frames()
-                .filter_map(|frame| hex(frame.address.as_deref()?))
-                .collect();
-            all += 1;
-            equal += usize::from(*walked == addresses);
-        }
+        let (equal, all) = compare_walks(&recording, |_| true);
         assert!(all > 300, "{mode}, {words}: {all} samples with copies");
         assert!(
             percent(equal, all) > 99.0,
             "{mode}, {words}: {equal} of {all} are equal"
+        );
+    }
+}
+
+/// Samples whose copy is walked as the recorder walked them, and all of those with a whole copy, of events that `wants`
+/// names.
+fn compare_walks(recording: &Recording, wants: impl Fn(&str) -> bool) -> (usize, usize) {
+    let mut walked = BTreeMap::new();
+    for_each_copy(&recording.archive, |copy| {
+        if copy.loss == CopyLoss::None && copy.missing.is_empty() {
+            walked.insert(copy.owner.0, walk(copy));
+        }
+    });
+    let (mut equal, mut all) = (0, 0);
+    let dumped = rawstack_on("dump", &recording.archive)
+        .args(["--stacks", "frame-pointers"])
+        .success();
+    let samples = dumped.stdout.lines().map(parse::<DumpedSample>);
+    for sample in samples.filter(|sample| sample.state == "complete") {
+        let Some(walked) = walked.get(&number(&sample.id)) else {
+            continue;
+        };
+        if !wants(&sample.event) {
+            continue;
+        }
+        let addresses: Vec<u64> = sample
+            .user_frames()
+            .filter_map(|frame| hex(frame.address.as_deref()?))
+            .collect();
+        all += 1;
+        equal += usize::from(walked.as_ref() == Some(&addresses));
+    }
+    (equal, all)
+}
+
+/// Check that copies of stacks with uretprobes on them tell where each function really returns to, and which of their words
+/// are the probes' doing.
+#[test]
+fn under_uretprobes() {
+    let lab = Lab::new();
+    let hits = workload("hits");
+    let path = text(&hits);
+    let probes = ["slow", "probed", "recurse"].map(|name| format!("uretprobe:{path}:{name}"));
+    for mode in ["deferred", "immediate"] {
+        let mut options = vec!["--user-stacks", mode, "-F", "2000", "--force"];
+        options.extend(["--unwind", "stack-copy", "-e", "cpu-clock"]);
+        options.extend(["-e", "context-switches"]);
+        for probe in &probes {
+            options.extend(["-e", probe]);
+        }
+        let recording = lab.record(&options, &[path, "200", "0.5"]);
+        let (mut depths, mut replaced) = (BTreeSet::new(), 0);
+        for_each_copy(&recording.archive, |copy| {
+            let Some(trampoline) = copy.trampoline() else {
+                return;
+            };
+            depths.insert(copy.return_addresses().len());
+            let words = (copy.start.0..copy.start.0 + copy.asked).step_by(8);
+            replaced += words
+                .filter(|&address| copy.word(address) == Some(trampoline.0))
+                .filter(|&address| copy.return_address(trampoline.0, address + 8).is_some())
+                .count();
+        });
+        assert!(replaced > 300, "{mode}: {replaced} replaced");
+        // When the innermost returns, its own address is put back.
+        assert!(
+            (1..20).all(|depth| depths.contains(&depth)),
+            "{mode}: {depths:?}"
+        );
+        let is_wanted = |event: &str| matches!(event, "cpu-clock" | "context-switches");
+        let (equal, all) = compare_walks(&recording, is_wanted);
+        assert!(all > 300, "{mode}: {all} samples with copies");
+        assert!(
+            percent(equal, all) > 99.0,
+            "{mode}: {equal} of {all} are equal"
         );
     }
 }

@@ -63,6 +63,7 @@ impl Known {
             let Some(module) = module else { return false };
             let is_module = match path {
                 "" => module.kind == ModuleKind::Anonymous,
+                "[vdso]" => module.kind == ModuleKind::Vdso,
                 path => {
                     mapping.path == path && module.build_id.is_some() && !module.segments.is_empty()
                 }
@@ -89,7 +90,7 @@ fn all_code() {
         let pid = pid.parse().unwrap();
         // What is not sampled behind its start may have been mapped later than it was copied.
         let is_copied = known.copies.get(&pid).is_some_and(|&copies| copies > 10);
-        if is_copied && !line.ends_with("[vsyscall]") && !line.ends_with("[vdso]") {
+        if is_copied && !line.ends_with("[vsyscall]") {
             assert!(
                 known.has(pid, line),
                 "process {pid}: {line}\n{:#?}",

@@ -3,7 +3,8 @@
 use proptest::collection;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use rawstack_format::copies::{
-    CopiesBuilder, CopyLoss, MAX_COPY_LEN, NewCopy, StackCopies, StackCopy,
+    CopiesBuilder, CopyLoss, MAX_COPY_LEN, MAX_RETURNS, NewCopy, ReturnAddress, StackCopies,
+    StackCopy,
 };
 use rawstack_format::id::{Addr, StackId};
 use rawstack_format::record::Record;
@@ -25,6 +26,9 @@ fn kept(copy: &StackCopy<'_>) -> DrawnCopy {
         left_out: copy.end.0 - copy.start.0 - copy.asked,
         bytes,
         missing: copy.missing.to_vec(),
+        program_since_ns: copy.program_since_ns,
+        trampoline: copy.trampoline().unwrap_or_default().0,
+        returns: copy.return_addresses().to_vec(),
     }
 }
 
@@ -236,6 +240,77 @@ fn ends() {
     assert_eq!(copy.word(0x1008), Some(0x0707_0707_0707_0707));
     assert_eq!(copy.word(0x1009), None);
     assert!(reader.next().is_none());
+}
+
+/// Check that what stands for a return address is it, unless it is the trampoline's: then it is the replaced one of the frame,
+/// on either architecture, and none where none is of the frame.
+#[test]
+fn replaced_return_addresses() {
+    let pair = |place, address| ReturnAddress {
+        place: Addr(place),
+        address: Addr(address),
+    };
+    let returns = [pair(0x1008, 0x40_1111), pair(0x1020, 0x40_2222)];
+    let copy = NewCopy {
+        start: Addr(0x1000),
+        end: Addr(0x2000),
+        asked: 64,
+        bytes: &[0; 64],
+        trampoline: Addr(0x7f00_0000),
+        returns: &returns,
+        ..NewCopy::default()
+    };
+    let mut builder = CopiesBuilder::default();
+    let without = NewCopy {
+        owner: StackId(1),
+        trampoline: Addr(0),
+        returns: &[],
+        ..copy
+    };
+    let many = vec![returns[0]; MAX_RETURNS + 1];
+    let refused = [
+        NewCopy {
+            trampoline: Addr(0),
+            ..copy
+        },
+        NewCopy {
+            returns: &[],
+            ..copy
+        },
+        NewCopy {
+            returns: &many,
+            ..copy
+        },
+    ];
+    for refused in refused {
+        assert_eq!(builder.push(&refused), Err(Invalid::Value), "{refused:?}");
+    }
+    assert!(builder.push(&copy).unwrap() && builder.push(&without).unwrap());
+    let chunk = builder.take();
+    let mut reader = chunk.reader();
+    let copy = reader.next().unwrap();
+    assert_eq!(copy.return_addresses(), returns);
+    let found = [
+        (0x40_5555, 0x1010, Some(0x40_5555)),
+        (0x7f00_0000, 0x1010, Some(0x40_1111)),
+        (0x7f00_0000, 0x1028, Some(0x40_2222)),
+        (0x7f00_0000, 0x1020, Some(0x40_2222)),
+        (0x7f00_0000, 0x1018, None),
+        (0x7f00_0000, 0, None),
+    ];
+    for (found, cfa, expected) in found {
+        assert_eq!(
+            copy.return_address(found, cfa),
+            expected,
+            "{found:#x}, {cfa:#x}"
+        );
+    }
+    let copy = reader.next().unwrap();
+    assert_eq!(
+        (copy.trampoline(), copy.return_addresses().len()),
+        (None, 0)
+    );
+    assert_eq!(copy.return_address(0x7f00_0000, 0x1010), Some(0x7f00_0000));
 }
 
 /// Check that copies of a stack that hardly changes cost what changes: some bytes each, of 40 KiB.

@@ -4,7 +4,7 @@ use std::vec;
 
 use rawstack_format::Damage;
 use rawstack_format::copies::{
-    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, StackCopies, X86_64,
+    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, StackCopies, X86_64,
 };
 use rawstack_format::id::{
     Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex,
@@ -26,6 +26,9 @@ pub(crate) struct DrawnCopy {
     pub(crate) left_out: u64,
     pub(crate) bytes: Vec<u8>,
     pub(crate) missing: Vec<Missing>,
+    pub(crate) program_since_ns: u64,
+    pub(crate) trampoline: u64,
+    pub(crate) returns: Vec<ReturnAddress>,
 }
 
 impl DrawnCopy {
@@ -43,6 +46,9 @@ impl DrawnCopy {
             asked,
             bytes: &self.bytes,
             missing: &self.missing,
+            program_since_ns: self.program_since_ns,
+            trampoline: Addr(self.trampoline),
+            returns: &self.returns,
         }
     }
 }
@@ -239,6 +245,7 @@ impl Draw {
             task: self.of(&[(7, 7), (7, 8), (9, 9)]),
             start,
             left_out: self.of(&[0, 5, 0x7_0000_0000]),
+            program_since_ns: self.u64(),
             ..DrawnCopy::default()
         };
         if self.below(6) == 0 {
@@ -267,6 +274,13 @@ impl Draw {
         for _ in 0..self.below(5) {
             let (number, value) = (self.below(40) as u16, self.u64());
             assert!(copy.registers.set(number, value));
+        }
+        copy.returns = self.list(5, |draw| ReturnAddress {
+            place: Addr(start.wrapping_add(draw.u64())),
+            address: Addr(draw.u64()),
+        });
+        if !copy.returns.is_empty() {
+            copy.trampoline = self.u64().max(1);
         }
         copy
     }

@@ -1,7 +1,7 @@
 //! One record of each kind: what the golden archive holds.
 
 use rawstack_format::copies::{
-    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, StackCopies, X86_64,
+    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, StackCopies, X86_64,
 };
 use rawstack_format::id::{
     Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex,
@@ -75,7 +75,7 @@ pub(crate) fn every_kind() -> Vec<Record> {
                 exit: -1,
             },
         ]),
-        Record::StackCopies(copies()),
+        Record::StackCopies(copies(3)),
         Record::End(End {
             end_ns: 2_000_000_000,
             end_wall_ns: 1_700_000_001_000_000_000,
@@ -86,8 +86,8 @@ pub(crate) fn every_kind() -> Vec<Record> {
     ]
 }
 
-/// Two copies of one thread and what is told of a third.
-fn copies() -> StackCopies {
+/// Two copies of one thread and what is told of a third, as `version` of the kind can say it.
+pub(crate) fn copies(version: u8) -> StackCopies {
     let mut builder = CopiesBuilder::default();
     let mut registers = Registers::default();
     assert!(registers.set(7, 0x7fff_0000_1080) && registers.set(16, 0x40_1136));
@@ -116,6 +116,19 @@ fn copies() -> StackCopies {
         bytes: &changed,
         missing: &missing,
         ..first
+    };
+    let returns = [ReturnAddress {
+        place: Addr(0x7fff_0000_1088),
+        address: Addr(0x40_1200),
+    }];
+    let second = match version {
+        3 => NewCopy {
+            program_since_ns: 1_000_000_500,
+            trampoline: Addr(0x7fff_f7ff_e000),
+            returns: &returns,
+            ..second
+        },
+        _ => second,
     };
     assert!(builder.push(&second).unwrap());
     let third = NewCopy {

@@ -7,7 +7,7 @@ use rawstack_format::record::Record;
 use zstd::bulk::decompress;
 
 use crate::common::{archive, ranges, read};
-use crate::every_kind::every_kind;
+use crate::every_kind::{copies, every_kind};
 
 fn golden_path() -> PathBuf {
     archives().join("every-kind.rawstack")
@@ -76,6 +76,24 @@ fn copies_of_version_1() {
     let mut bytes = Vec::new();
     copy.unpack(&mut bytes);
     assert_eq!(bytes, [0xaa; 48]);
+}
+
+/// Check that stack copies of version 2 are read as today's, without what it could not say.
+#[test]
+fn copies_of_version_2() {
+    let bytes = fs::read(archives().join("every-kind-copies-2.rawstack")).unwrap();
+    let (chunks, damage) = read(&bytes);
+    assert!(damage.is_none() && damage.ended && damage.unknown_chunks == 0);
+    let is_copies = |record: &Record| matches!(record, Record::StackCopies(_));
+    let mut expected = every_kind();
+    let place = expected.iter().position(is_copies).unwrap();
+    expected[place] = Record::StackCopies(copies(2));
+    assert_eq!(chunks[place].info.version, 2);
+    let records: Vec<Record> = chunks
+        .into_iter()
+        .filter_map(|chunk| chunk.record)
+        .collect();
+    assert_eq!(records, expected);
 }
 
 /// Check that every frame and every rkyv root is written today byte for byte as it was once: whoever changes a layout

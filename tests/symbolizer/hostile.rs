@@ -42,7 +42,11 @@ fn resolve(symbolizer: &Symbolizer, bytes: Vec<u8>) -> usize {
 }
 
 fn symbolizer() -> Symbolizer {
-    Symbolizer::new(ResolveOptions { dwarf: true }).unwrap()
+    Symbolizer::new(ResolveOptions {
+        dwarf: true,
+        origins: true,
+    })
+    .unwrap()
 }
 
 /// Where the interesting parts are: headers and everything that is not code.

@@ -181,7 +181,7 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 		e->head.user_depth = walk_depth(&walk);
 		e->head.n_user = walk.kept;
 		if (capture_cfg.copy_bytes && !exiting) {
-			int copy = take_copy(slot->owner, slot->ip, known_end(&walk), !fetch);
+			int copy = take_copy(slot->owner, walk.ip, known_end(&walk), !fetch);
 
 			if (copy == COPY_RETRY)
 				return 1;

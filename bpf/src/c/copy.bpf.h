@@ -51,6 +51,13 @@ static long keep_copy_bounds(struct task_struct *task, struct vm_area_struct *vm
 }
 
 #if defined(__TARGET_ARCH_x86)
+#define SP_NUMBER 7
+
+static __always_inline __u64 ip_of(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, ip);
+}
+
 /* By DWARF number. The last is where the code stands, which the caller knows better while uprobes have it elsewhere. */
 static __always_inline void copy_registers(struct copy_event *e, struct pt_regs *regs, __u64 ip)
 {
@@ -74,6 +81,13 @@ static __always_inline void copy_registers(struct copy_event *e, struct pt_regs 
 	e->registers[16] = ip;
 }
 #elif defined(__TARGET_ARCH_arm64)
+#define SP_NUMBER 31
+
+static __always_inline __u64 ip_of(struct pt_regs *regs)
+{
+	return BPF_CORE_READ(regs, pc);
+}
+
 static __always_inline void copy_registers(struct copy_event *e, struct pt_regs *regs, __u64 ip)
 {
 	int i;
@@ -157,15 +171,67 @@ static __always_inline bool copy_memory(struct copy_event *e, bool partial)
 	return true;
 }
 
+/* What is put together of return addresses. */
+struct copy_returns {
+	struct copy_event *e;
+	__u64 instance;
+};
+
+/* One return address that a uretprobe replaced, behind the bytes. */
+static long copy_return(__u32 i, void *data)
+{
+	struct copy_returns *returns = data;
+	struct return_instance *instance = (struct return_instance *)returns->instance;
+	struct copy_event *e = returns->e;
+	__u64 offset = e->asked + (__u64)i * sizeof(struct copy_return);
+	struct copy_return own;
+
+	if (!instance)
+		return 1;
+	own.place = BPF_CORE_READ(instance, stack);
+	own.address = BPF_CORE_READ(instance, orig_ret_vaddr);
+	barrier_var(offset);
+	/* Behind copy_bytes there is room for a page, and for MAX_RETURNS of these in it. */
+	if (offset > capture_cfg.copy_bytes + MAX_RETURNS * sizeof(own))
+		return 1;
+	__builtin_memcpy(&e->bytes[offset], &own, sizeof(own));
+	e->n_returns = i + 1;
+	returns->instance = (__u64)BPF_CORE_READ(instance, next);
+	return 0;
+}
+
+/* What uprobes have changed of the stack, of which `ip` and `sp` are the registers. Gives the true stack pointer. */
+static __always_inline __u64 take_returns(struct copy_event *e, struct task_struct *task, __u64 ip, __u64 sp)
+{
+	struct copy_returns returns = { .e = e };
+	struct uprobe_task *utask;
+
+	e->n_returns = 0;
+	if (!bpf_core_field_exists(task->utask) || !bpf_core_field_exists(task->mm->uprobes_state.xol_area))
+		return sp; /* CONFIG_UPROBES=n */
+	utask = BPF_CORE_READ(task, utask);
+	e->trampoline = utask ? BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr) : 0;
+	if (!e->trampoline)
+		return sp;
+	returns.instance = (__u64)BPF_CORE_READ(utask, return_instances);
+	sp = leave_trampoline(e->trampoline, returns.instance, ip, sp);
+	bpf_loop(MAX_RETURNS, copy_return, &returns, 0);
+	return sp;
+}
+
 static __always_inline int send_copy(struct copy_event *e)
 {
 	__u64 len = e->asked;
-	__u64 size;
+	__u64 size, n;
 
 	barrier_var(len);
 	if (len > capture_cfg.copy_bytes)
 		len = capture_cfg.copy_bytes;
-	size = __builtin_offsetof(struct copy_event, bytes) + len;
+	n = e->n_returns;
+	barrier_var(n);
+	if (n > MAX_RETURNS)
+		n = MAX_RETURNS;
+	size = __builtin_offsetof(struct copy_event, bytes) + len + n * sizeof(struct copy_return);
 	/* What comes behind it is worth more: leave an eighth of the room to that. */
 	if (output_failure(size + (bpf_ringbuf_query(&events, 1 /* BPF_RB_RING_SIZE */) >> 3)) == DROP_BUFFER_FULL)
 		return COPY_BUFFER_FULL;
@@ -190,7 +256,9 @@ static __always_inline int fill_copy(struct copy_event *e, __u64 owner, __u64 ip
 	e->pid = id >> 32;
 	e->tid = id;
 	e->time_ns = bpf_ktime_get_ns();
+	e->vdso = bpf_core_field_exists(task->mm->context.vdso) ? (__u64)BPF_CORE_READ(task, mm, context.vdso) : 0;
 	copy_registers(e, regs, ip);
+	e->registers[SP_NUMBER] = take_returns(e, task, ip_of(regs), e->registers[SP_NUMBER]);
 	return send_copy(e);
 }
 

@@ -14,6 +14,9 @@
 #define MAX_COPY_BYTES (512 << 10)
 #define COPY_WORDS 3
 
+/* Return addresses of one task that uretprobes replace at most: the kernel's own limit. */
+#define MAX_RETURNS 64
+
 /* Numbers are part of the wire: append only. */
 enum event_type {
 	EVENT_TICK = 1,
@@ -110,19 +113,27 @@ struct user_event {
 	__u64 frames[MAX_USER_FRAMES];
 };
 
+/* A return address that a uretprobe replaced by its trampoline's. */
+struct copy_return {
+	__u64 place; /* the stack pointer at the function's first instruction */
+	__u64 address;
+};
+
 /* A copy of a user stack; comes ahead of the user half that it is of. */
 struct copy_event {
 	__u16 type;
 	__u8 n_registers;
 	__u8 busy; /* in the kernel only */
-	__u32 pad;
+	__u32 n_returns;
 	__u64 owner;
 	__u32 pid;
 	__u32 tid;
 	__u64 start; /* address of bytes[0], a multiple of 8 */
 	__u64 end; /* of the mapping */
-	__u64 asked; /* bytes that follow */
+	__u64 asked; /* bytes that follow; behind them, n_returns times struct copy_return */
 	__u64 time_ns;
+	__u64 trampoline; /* where functions with uretprobes return to */
+	__u64 vdso; /* where the vDSO is mapped; 0: not known */
 	__u64 missing
 		[COPY_WORDS]; /* pages of 4096 bytes that were not in memory, from that of `start` on, a bit each */
 	__u64 registers[33]; /* by DWARF number */

@@ -71,7 +71,13 @@ struct bpf_res_spin_lock {
 	__u32 val;
 };
 
+/* Of both architectures the one member that they have in common. */
+typedef struct {
+	void *vdso;
+} mm_context_t;
+
 struct mm_struct {
+	mm_context_t context;
 	struct uprobes_state uprobes_state;
 };
 

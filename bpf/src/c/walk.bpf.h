@@ -94,8 +94,6 @@ static __always_inline bool start_walk(struct walk *walk, struct task_struct *ta
 	return read_registers(walk, regs);
 }
 
-/* Return addresses of one task that uretprobes replace at most: the kernel's own limit. */
-#define MAX_RETURNS 64
 /* Room of one piece of code in the uprobes' page: the trampoline is the first. */
 #define XOL_SLOT 128
 
@@ -171,6 +169,28 @@ static __always_inline void leave_uprobes(struct walk *walk, struct uprobe_task 
 	} else if (copy && walk->ip - copy < XOL_SLOT) {
 		walk->ip = BPF_CORE_READ(utask, vaddr) + (walk->ip - copy);
 	}
+}
+
+/*
+ * The stack pointer where leave_uprobes() says that the code is, when it was `sp` at `ip`: in the trampoline it is still, or
+ * again, below what the function returned to.
+ */
+static __always_inline __u64 leave_trampoline(__u64 trampoline, __u64 instances, __u64 ip, __u64 sp)
+{
+#if defined(__TARGET_ARCH_x86)
+	__u64 at = ip - trampoline;
+	__u64 instance, place;
+
+	if (at >= XOL_SLOT)
+		return sp;
+	instance = next_return(instances, sp - 9);
+	place = instance ? BPF_CORE_READ((struct return_instance *)instance, stack) : ~0ULL;
+	if (place <= sp + 16)
+		return place + 8;
+	if (at >= 13 && at <= 16)
+		return sp + (at == 13 ? 24 : at == 15 ? 16 : 8);
+#endif
+	return sp;
 }
 
 /* Learn what uprobes have changed of the stack of `task`, and read it where that is the current one. */

@@ -10,7 +10,8 @@ use super::diff::Diff;
 use super::image::{Image, PAGE_WORDS};
 use super::words::apply;
 use super::{
-    CopyLoss, MAX_COPIED_LEN, MAX_RUNS, Missing, Registers, Row, StackCopies, WORD, present_words,
+    CopyLoss, MAX_COPIED_LEN, MAX_RUNS, Missing, Registers, ReturnAddress, Row, StackCopies, WORD,
+    present_words,
 };
 use crate::MAX_RAW_LEN;
 use crate::error::Invalid;
@@ -24,10 +25,13 @@ const MAX_PAGES: usize = 1 << 15;
 const BASE: usize = 512;
 
 /// Most bytes that a row takes.
-const ROW: usize = 6 * 8 + 4 + 4 + 2 + 1;
+const ROW: usize = 8 * 8 + 4 + 4 + 2 + 1 + 1;
 
 /// Most bytes that a task, and a missing range, take.
 const PAIR: usize = 8;
+
+/// Most bytes that a replaced return address takes.
+const RETURN: usize = 2 * 8;
 
 /// Most bytes that a run takes: no copy has more than 2¹⁷ words.
 const RUN: usize = 2 * 3;
@@ -57,6 +61,12 @@ pub struct NewCopy<'a> {
     pub bytes: &'a [u8],
     /// What of `asked` was not in memory, upwards. What is behind `bytes` is added.
     pub missing: &'a [Missing],
+    /// When the program began, on the monotonic clock; 0: before the recording.
+    pub program_since_ns: u64,
+    /// Where functions with uretprobes return to; 0 where `returns` is empty.
+    pub trampoline: Addr,
+    /// Return addresses that uretprobes replaced, innermost first.
+    pub returns: &'a [ReturnAddress],
 }
 
 /// Builds the copies of one chunk after the other.
@@ -85,7 +95,7 @@ impl CopiesBuilder {
             return Err(Invalid::Value);
         }
         self.diff.make(&self.image, &row, copy, &missing);
-        if self.has_room(&row, missing.len()) {
+        if self.has_room(&row) {
             self.add(row, copy, &missing);
             Ok(true)
         } else if self.copies.rows.is_empty() {
@@ -137,22 +147,27 @@ impl CopiesBuilder {
             end: copy.end,
             left_out: size.wrapping_sub(copy.asked),
             missing: u32::try_from(missing).unwrap_or(u32::MAX),
+            program_since_ns: copy.program_since_ns,
+            trampoline: copy.trampoline,
+            returns: u32::try_from(copy.returns.len()).unwrap_or(u32::MAX),
         }
     }
 
     /// Bytes that the copy at hand takes at most.
-    fn own_bound(&self, missing: usize) -> usize {
+    fn own_bound(&self, row: &Row) -> usize {
         ROW + PAIR
-            + missing * PAIR
+            + row.missing as usize * PAIR
+            + row.returns as usize * RETURN
             + self.diff.runs.len() * RUN
             + self.diff.words.len() * size_of::<u64>()
     }
 
-    fn has_room(&self, row: &Row, missing: usize) -> bool {
+    fn has_room(&self, row: &Row) -> bool {
         let copies = &self.copies;
-        BASE + self.bound + self.own_bound(missing) <= MAX_RAW_LEN
+        BASE + self.bound + self.own_bound(row) <= MAX_RAW_LEN
             && copies.rows.len() < MAX_ROWS
-            && copies.missing.len() + missing <= MAX_ROWS
+            && copies.missing.len() + row.missing as usize <= MAX_ROWS
+            && copies.returns.len() + row.returns as usize <= MAX_ROWS
             && copies.runs.len() + self.diff.runs.len() <= MAX_RUNS
             && self.copied + row.asked() <= MAX_COPIED_LEN
             && (self.image.pages() + self.diff.words.len() / PAGE_WORDS <= MAX_PAGES
@@ -160,7 +175,7 @@ impl CopiesBuilder {
     }
 
     fn add(&mut self, row: Row, copy: &NewCopy<'_>, missing: &[Missing]) {
-        self.bound += self.own_bound(missing.len());
+        self.bound += self.own_bound(&row);
         self.copied += row.asked();
         if row.task as usize == self.copies.tasks.len() {
             self.copies.tasks.push((copy.pid, copy.tid));
@@ -170,6 +185,7 @@ impl CopiesBuilder {
         apply(&mut self.image, (&row, copy.pid), missing, runs, words);
         self.copies.rows.push(row);
         self.copies.missing.extend_from_slice(missing);
+        self.copies.returns.extend_from_slice(copy.returns);
         self.copies.runs.append(&mut self.diff.runs);
         self.copies.words.append(&mut self.diff.words);
     }

@@ -31,6 +31,9 @@ pub const MAX_COPIED_LEN: u64 = 256 << 20;
 /// Registers that a copy can have: DWARF numbers below.
 pub const MAX_REGISTERS: usize = 40;
 
+/// Most return addresses of one copy that uretprobes replaced: the kernel has no more of one thread.
+pub const MAX_RETURNS: usize = 64;
+
 /// Most runs of one chunk. Columns of zeros take no bytes, so the length of a chunk does not bound them.
 pub(crate) const MAX_RUNS: usize = 1 << 18;
 
@@ -131,6 +134,16 @@ pub struct Missing {
     pub len: u64,
 }
 
+/// A return address that a uretprobe replaced by that of its trampoline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReturnAddress {
+    /// The stack pointer at the first instruction of the function that returns there: on x86-64 where the return address
+    /// stands.
+    pub place: Addr,
+    /// Where the function returns to.
+    pub address: Addr,
+}
+
 /// Copies of stacks of one chunk, in the order in which they were taken of each thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackCopies {
@@ -139,6 +152,8 @@ pub struct StackCopies {
     pub(crate) rows: Vec<Row>,
     /// Missing ranges of all rows.
     pub(crate) missing: Vec<Missing>,
+    /// Replaced return addresses of all rows.
+    pub(crate) returns: Vec<ReturnAddress>,
     /// What each row's words are, registers first, then memory upwards.
     pub(crate) runs: Vec<Run>,
     /// Words of all runs that are not as in the image.
@@ -163,6 +178,12 @@ pub(crate) struct Row {
     pub(crate) left_out: u64,
     /// Missing ranges.
     pub(crate) missing: u32,
+    /// When the program began, on the monotonic clock; 0: before the recording.
+    pub(crate) program_since_ns: u64,
+    /// Where functions with uretprobes return to; 0 where the row has no replaced return addresses.
+    pub(crate) trampoline: Addr,
+    /// Replaced return addresses.
+    pub(crate) returns: u32,
 }
 
 impl Row {
@@ -179,6 +200,8 @@ impl Row {
             && asked.is_multiple_of(WORD)
             && asked <= MAX_COPY_LEN
             && self.registers >> MAX_REGISTERS == 0
+            && self.returns as usize <= MAX_RETURNS
+            && (self.returns == 0) == (self.trampoline.0 == 0)
             && (self.loss == CopyLoss::None || size == 0);
         is_sound.then_some(asked).ok_or(Invalid::Value)
     }
@@ -221,20 +244,21 @@ impl StackCopies {
     /// Check all that a reader relies on.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         if self.rows.len().max(self.tasks.len()) > MAX_ROWS
-            || self.missing.len() > MAX_ROWS
+            || self.missing.len().max(self.returns.len()) > MAX_ROWS
             || self.runs.len() > MAX_RUNS
         {
             return Err(Invalid::Rows);
         }
         let mut missing = self.missing.as_slice();
         let mut runs = Runs::new(&self.runs);
-        let (mut copied, mut new) = (0, 0);
+        let (mut copied, mut new, mut returns) = (0, 0, 0);
         for row in &self.rows {
             if row.task as usize >= self.tasks.len() {
                 return Err(Invalid::Reference);
             }
             let asked = row.check()?;
             copied += asked;
+            returns += row.returns as usize;
             let (own, rest) = missing
                 .split_at_checked(row.missing as usize)
                 .ok_or(Invalid::Rows)?;
@@ -243,7 +267,10 @@ impl StackCopies {
             let own = runs.take(words).ok_or(Invalid::Rows)?;
             new += own.iter().map(|run| u64::from(run.new)).sum::<u64>();
         }
-        let is_whole = missing.is_empty() && runs.is_done() && new == self.words.len() as u64;
+        let is_whole = missing.is_empty()
+            && runs.is_done()
+            && new == self.words.len() as u64
+            && returns == self.returns.len();
         if is_whole && copied <= MAX_COPIED_LEN {
             Ok(())
         } else {

@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use super::image::Image;
 use super::words::{Runs, apply};
-use super::{CopyLoss, Missing, Registers, Row, StackCopies, WORD, present, present_words};
+use super::{
+    CopyLoss, Missing, Registers, ReturnAddress, Row, StackCopies, WORD, present, present_words,
+};
 use crate::id::{Addr, StackId};
 
 /// Reads copies one after the other. What it lends is gone with the next one.
@@ -13,6 +15,7 @@ pub struct CopyReader<'a> {
     copies: &'a StackCopies,
     at: usize,
     missing: &'a [Missing],
+    returns: &'a [ReturnAddress],
     runs: Runs<'a>,
     words: &'a [u64],
     image: Image,
@@ -40,6 +43,10 @@ pub struct StackCopy<'a> {
     pub asked: u64,
     /// What of `asked` was not in memory, upwards.
     pub missing: &'a [Missing],
+    /// When the program began that ran in the process, on the monotonic clock; 0: before the recording. Mappings of the
+    /// process that are [older](crate::record::Mapping::since_ns) are of another program.
+    pub program_since_ns: u64,
+    returns: &'a [ReturnAddress],
     row: &'a Row,
     image: &'a Image,
 }
@@ -50,6 +57,7 @@ impl<'a> CopyReader<'a> {
             copies,
             at: 0,
             missing: &copies.missing,
+            returns: &copies.returns,
             runs: Runs::new(&copies.runs),
             words: &copies.words,
             image: Image::default(),
@@ -64,6 +72,8 @@ impl<'a> CopyReader<'a> {
         let &(pid, tid) = self.copies.tasks.get(row.task as usize)?;
         let (missing, rest) = self.missing.split_at_checked(row.missing as usize)?;
         self.missing = rest;
+        let (returns, rest) = self.returns.split_at_checked(row.returns as usize)?;
+        self.returns = rest;
         let asked = row.asked();
         let registers = u64::from(row.registers.count_ones());
         let words = present_words(asked, missing).ok()? + registers;
@@ -79,6 +89,8 @@ impl<'a> CopyReader<'a> {
             end: row.end,
             asked,
             missing,
+            program_since_ns: row.program_since_ns,
+            returns,
             row,
             image: &self.image,
         })
@@ -105,6 +117,30 @@ impl StackCopy<'_> {
             }
         }
         registers
+    }
+
+    /// Return addresses that uretprobes replaced by their [trampoline's](Self::trampoline), innermost first. Some may be of
+    /// functions that were left by `longjmp`, and some of other stacks of the thread.
+    pub fn return_addresses(&self) -> &[ReturnAddress] {
+        self.returns
+    }
+
+    /// The address that stands on the stack in the place of the [replaced ones](Self::return_addresses).
+    pub fn trampoline(&self) -> Option<Addr> {
+        (!self.returns.is_empty()).then_some(self.row.trampoline)
+    }
+
+    /// Where a function returns to whose frame ends at `cfa`, its canonical frame address, when `found` is what stands
+    /// for its return address in registers or on the stack: `found` itself, unless that is the trampoline. `None`: it is,
+    /// and no replaced address is of this frame.
+    pub fn return_address(&self, found: u64, cfa: u64) -> Option<u64> {
+        if self.trampoline() != Some(Addr(found)) {
+            return Some(found);
+        }
+        // On x86-64 the call has pushed the return address by the first instruction, on arm64 it has pushed nothing.
+        let is_own = |place: u64| place == cfa || place == cfa.wrapping_sub(WORD);
+        let own = self.returns.iter().find(|own| is_own(own.place.0));
+        own.map(|own| own.address.0)
     }
 
     /// The eight bytes at `address` as a little-endian number; `None` where any of them was not copied.

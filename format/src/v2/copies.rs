@@ -1,4 +1,4 @@
-//! Stack copies as columns. Version 1 had a copy's bytes whole.
+//! Stack copies as columns. Version 1 had a copy's bytes whole. Version 3 holds this one.
 
 use rkyv::{Archive, Serialize};
 
@@ -48,8 +48,8 @@ struct Before {
     end: u64,
 }
 
+/// What version 2 can say of copies, which are checked.
 pub(crate) fn encode(copies: &StackCopies) -> Result<StackCopiesRoot, Invalid> {
-    copies.check()?;
     let (rows, tasks) = (&copies.rows, &copies.tasks);
     let mut before = vec![Before::default(); tasks.len()];
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
@@ -92,20 +92,26 @@ pub(crate) fn encode(copies: &StackCopies) -> Result<StackCopiesRoot, Invalid> {
 }
 
 pub(crate) fn decode(a: &ArchivedStackCopiesRoot) -> Result<StackCopies, Invalid> {
+    let copies = decode_unchecked(a)?;
+    copies.check()?;
+    Ok(copies)
+}
+
+/// Undo [`encode`] with what later versions add left empty, and check only that columns have their rows.
+pub(crate) fn decode_unchecked(a: &ArchivedStackCopiesRoot) -> Result<StackCopies, Invalid> {
     let (words, rest) = a.words.as_chunks::<{ size_of::<u64>() }>();
     if !rest.is_empty() {
         return Err(Invalid::Column);
     }
     let tasks = decode_tasks(a)?;
-    let copies = StackCopies {
+    Ok(StackCopies {
         rows: decode_rows(a, tasks.len())?,
         tasks,
         missing: decode_missing(a)?,
         runs: decode_runs(a)?,
         words: words.iter().map(|word| u64::from_le_bytes(*word)).collect(),
-    };
-    copies.check()?;
-    Ok(copies)
+        ..StackCopies::default()
+    })
 }
 
 fn decode_tasks(a: &ArchivedStackCopiesRoot) -> Result<Vec<(u32, u32)>, Invalid> {
@@ -144,6 +150,7 @@ fn decode_rows(a: &ArchivedStackCopiesRoot, tasks: usize) -> Result<Vec<Row>, In
             end: Addr(end),
             left_out: left_out[at],
             missing: missing[at],
+            ..Row::default()
         })
     };
     (0..rows).map(row).collect()

@@ -11,7 +11,7 @@ use rawstack_symbolizer::profile::{Filter, Profile, load};
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
 
-use super::select;
+use super::{locator, select, symbolizer_with};
 use crate::args::shared::SymbolArgs;
 
 /// What was read of both sides.
@@ -49,7 +49,9 @@ pub(super) fn load(
     let (event_name, unit) = facts
         .map(|facts| (facts.name.clone(), facts.unit.clone()))
         .unwrap_or_default();
-    let named = select::name(profile, symbols, quiet)?;
+    let locator = locator(symbols, false, quiet)?;
+    let symbolizer = symbolizer_with(symbols, true)?;
+    let named = select::name_with(profile, symbols, &locator, &symbolizer, quiet)?;
     let (event_name, unit) = (clean(&event_name).into_owned(), clean(&unit).into_owned());
     Ok(Compared {
         named,

@@ -86,8 +86,14 @@ fn locator(args: &SymbolArgs, ask: bool, quiet: bool) -> Result<Locator> {
 
 /// What to read, as the options say.
 fn symbolizer(args: &SymbolArgs) -> Result<Symbolizer> {
+    symbolizer_with(args, false)
+}
+
+/// As [`symbolizer`], with `origins` one that tells functions of one name apart.
+fn symbolizer_with(args: &SymbolArgs, origins: bool) -> Result<Symbolizer> {
     let options = ResolveOptions {
         dwarf: !args.symbols_only,
+        origins,
     };
     let cache = Cache::of_user().filter(|_| !args.no_cache);
     Ok(Symbolizer::new(options)?.with_cache(cache))

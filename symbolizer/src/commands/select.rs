@@ -14,6 +14,7 @@ use rawstack_symbolizer::profile::{Filter, ModuleId, Profile, StackTree, load};
 use rawstack_symbolizer::report::NameFilter;
 use rawstack_symbolizer::report::symbols::missing_pieces;
 use rawstack_symbolizer::report::unwound;
+use rawstack_symbolizer::resolve::Symbolizer;
 use rawstack_symbolizer::symbolize::symbolize;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
@@ -302,25 +303,20 @@ pub(super) fn keep_one_event(profile: &mut Profile, filter: &Filter, quiet: bool
 /// Give a profile names; says on standard error what has none, and what an archive lost.
 pub(super) fn name(profile: Profile, args: &SymbolArgs, quiet: bool) -> Result<SymbolizedProfile> {
     let locator = locator(args, false, quiet)?;
-    name_with(profile, args, &locator, quiet)
+    name_with(profile, args, &locator, &symbolizer(args)?, quiet)
 }
 
-/// As [`name`], with files from where `locator` looks.
+/// As [`name`], with files from where `locator` looks, by `symbolizer`.
 pub(super) fn name_with(
     profile: Profile,
     args: &SymbolArgs,
     locator: &Locator,
+    symbolizer: &Symbolizer,
     quiet: bool,
 ) -> Result<SymbolizedProfile> {
     let bar = output::progress("resolving", profile.tree.modules().len(), quiet);
     let step = |resolved: bool| bar.inc(u64::from(resolved));
-    let named = symbolize(
-        profile,
-        locator,
-        &symbolizer(args)?,
-        !args.no_inlines,
-        &step,
-    );
+    let named = symbolize(profile, locator, symbolizer, !args.no_inlines, &step);
     bar.finish_and_clear();
     if !quiet {
         for archive in &named.archives {

@@ -10,7 +10,7 @@ use rawstack_symbolizer::profile::Filter;
 use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::symbols;
 
-use super::{locator, pack, select};
+use super::{locator, pack, select, symbolizer};
 use crate::args::names::SymbolsArgs;
 use crate::args::shared::{StackChoice, SymbolArgs};
 
@@ -36,7 +36,8 @@ pub(crate) fn run(args: &SymbolsArgs) -> Result<ExitCode> {
     if let Some(target) = &args.pack {
         return pack::run(args, &profile, &locator, target);
     }
-    let named = select::name_with(profile, &args.symbols, &locator, true)?;
+    let symbolizer = symbolizer(&args.symbols)?;
+    let named = select::name_with(profile, &args.symbols, &locator, &symbolizer, true)?;
     let mut out = output::open(args.output.output.as_deref())?;
     if args.json {
         symbols::write_json(&named, &mut *out)?;

@@ -77,8 +77,7 @@ mod tests {
     #[test]
     fn shared_nodes() {
         let mut set = StackSet::default();
-        let [first, second, third] =
-            [&[1, 2, 3][..], &[4, 2, 3], &[2, 3]].map(|stack| self::stack(stack));
+        let [first, second, third] = [&[1, 2, 3][..], &[4, 2, 3], &[2, 3]].map(self::stack);
         let leaf = set.add(7, &first);
         assert_eq!(leaf, set.add(8, &first));
         assert_ne!(leaf, set.add(7, &second));

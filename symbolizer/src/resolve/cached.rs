@@ -70,6 +70,7 @@ impl ElfResolver<'_> {
     fn key(&self, module: &Module, files: &ModuleFiles) -> Key {
         let mut key = KeyBuilder::new();
         key.add_number(u64::from(self.options.dwarf));
+        key.add_number(u64::from(self.options.origins));
         key.add(module.build_id.as_ref().map_or(&[], |id| id.as_bytes()));
         key.add_number(u64::from(module.page_size));
         key.add_number(module.segments.len() as u64);

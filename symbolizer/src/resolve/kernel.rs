@@ -261,7 +261,10 @@ mod tests {
             ..Module::default()
         };
         let resolver = ElfResolver {
-            options: ResolveOptions { dwarf: true },
+            options: ResolveOptions {
+                dwarf: true,
+                origins: false,
+            },
             cache: None,
         };
         let table = KernelSymbolTable::default();

@@ -95,6 +95,11 @@ impl Symbolizer {
         Self { cache, ..self }
     }
 
+    /// Whether it tells functions of one name apart.
+    pub fn tells_origins(&self) -> bool {
+        self.options.origins
+    }
+
     /// Find the files of `modules`, in parallel; `progress` is called after each.
     pub fn locate(
         &self,
@@ -168,7 +173,10 @@ impl Symbolizer {
             cache: self.cache.as_ref(),
         };
         let symbols_only = ElfResolver {
-            options: ResolveOptions { dwarf: false },
+            options: ResolveOptions {
+                dwarf: false,
+                ..self.options
+            },
             cache: None,
         };
         let first = guarded(|| Self::answer(query, &resolver));

@@ -11,7 +11,7 @@ use rawstack_format::record::Module;
 
 use super::damage::Damage;
 use super::demangle::STUB;
-use super::dwarf::{self, Budget, Companions, DwarfSections, Place};
+use super::dwarf::{self, Budget, Companions, DwarfSections, Place, Task};
 use super::elf_symbols::{Symbol, SymbolTable};
 use super::fde::FunctionBounds;
 use super::file_offset::{Svma, to_svma};
@@ -37,6 +37,8 @@ const SHORT_NAME: usize = 128;
 pub struct ResolveOptions {
     /// Read DWARF; else symbol tables only.
     pub dwarf: bool,
+    /// Tell functions of one name apart: by where they are declared and entered. It takes memory.
+    pub origins: bool,
 }
 
 /// A function of the answers.
@@ -50,6 +52,11 @@ pub(super) struct NamedFunction {
     pub(super) caller: Option<u32>,
     /// Where it is called from then.
     pub(super) call: Place,
+}
+
+/// What tells a function apart from others of its name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FunctionOrigin {
     /// Where it is declared: file and line.
     pub(super) declared: Place,
     /// Address at which it is entered, as the files state it; 0 of one that is inlined.
@@ -73,6 +80,8 @@ pub(super) struct ModuleAnswers {
     /// One for each offset.
     pub(super) answers: Vec<ModuleAnswer>,
     pub(super) functions: Vec<NamedFunction>,
+    /// By function, if asked; nothing is known of functions behind the last one.
+    pub(super) origins: Vec<FunctionOrigin>,
     pub(super) files: Vec<String>,
     pub(super) names: ByteTable,
     /// Whether debug information was damaged, beyond the limits or given up.
@@ -126,13 +135,13 @@ pub(super) fn resolve_elf(
     if let Some(file) = files.dwarf().filter(|_| options.dwarf) {
         match DwarfSections::load(file) {
             Ok(sections) => {
-                starts = found.add_dwarf(&sections, files, file, &wanted);
+                starts = found.add_dwarf(&sections, (files, file), &wanted, options.origins);
                 sections.release_all();
             }
             Err(error) => found.note(Damage::Section(error)),
         }
     }
-    found.add_symbols(files, &starts);
+    found.add_symbols(files, &starts, options.origins);
     found.add_go_places(files);
     found
 }
@@ -209,15 +218,20 @@ impl ModuleAnswers {
     fn add_dwarf(
         &mut self,
         sections: &DwarfSections<'_>,
-        files: &ModuleFiles,
-        file: &ElfFile,
+        (files, file): (&ModuleFiles, &ElfFile),
         wanted: &[Svma],
+        origins: bool,
     ) -> Vec<Svma> {
         let size = u64::try_from(sections.entries_size()).unwrap_or(u64::MAX) / BYTES_PER_SECOND;
         let budget = Budget::new(MODULE_TIME.saturating_add(Duration::from_secs(size)));
         let code = file.code_ranges();
         let companions = companions(files);
-        let found = dwarf::resolve(sections, &companions, &code, wanted, &budget);
+        let task = Task {
+            wanted,
+            declarations: origins,
+            budget: &budget,
+        };
+        let found = dwarf::resolve(sections, &companions, &code, &task);
         if budget.was_spent() {
             self.note(Damage::Time);
         } else if found.damaged {
@@ -236,14 +250,19 @@ impl ModuleAnswers {
                 plain: function.linkage_name.is_none(),
                 caller: function.caller,
                 call: function.call,
-                declared: function.declared,
+            };
+            self.functions.push(row);
+        }
+        let origins = found.functions.iter().zip(&found.declared);
+        self.origins = origins
+            .map(|(function, &declared)| FunctionOrigin {
+                declared,
                 entry: match function.caller {
                     Some(_) => 0,
                     None => function.start,
                 },
-            };
-            self.functions.push(row);
-        }
+            })
+            .collect();
         for answer in &mut self.answers {
             let place = answer
                 .svma
@@ -264,7 +283,7 @@ impl ModuleAnswers {
     /// holds the first address of each function.
     ///
     /// A function is named by the symbol where it is entered, whatever address in it was asked for.
-    fn add_symbols(&mut self, files: &ModuleFiles, starts: &[Svma]) {
+    fn add_symbols(&mut self, files: &ModuleFiles, starts: &[Svma], origins: bool) {
         // Reading all symbols takes a while, and good debug information leaves nothing to ask them.
         let all: Vec<&ElfFile> = files.files.iter().map(|(_, file)| file).collect();
         let symbols = LazyCell::new(|| SymbolTable::of(&all));
@@ -301,7 +320,7 @@ impl ModuleAnswers {
                 };
                 root.is_none() && (symbol.sized || bounded())
             });
-            let function = symbol.map(|symbol| self.symbol_row(&mut rows, symbol));
+            let function = symbol.map(|symbol| self.symbol_row(&mut rows, symbol, origins));
             let reason = if self.damaged {
                 UnresolvedReason::DamagedDebugInfo
             } else {
@@ -381,7 +400,12 @@ impl ModuleAnswers {
         }
     }
 
-    fn symbol_row(&mut self, rows: &mut HashMap<(Svma, Svma), u32>, symbol: &Symbol<'_>) -> u32 {
+    fn symbol_row(
+        &mut self,
+        rows: &mut HashMap<(Svma, Svma), u32>,
+        symbol: &Symbol<'_>,
+        origins: bool,
+    ) -> u32 {
         let range = (symbol.start, symbol.end);
         if let Some(&row) = rows.get(&range) {
             return row;
@@ -391,8 +415,12 @@ impl ModuleAnswers {
         } else {
             self.name_row(symbol.name)
         };
-        if let Some(function) = self.functions.get_mut(row as usize) {
-            function.entry = symbol.start.0;
+        if origins {
+            self.origins.resize(row as usize, FunctionOrigin::default());
+            self.origins.push(FunctionOrigin {
+                entry: symbol.start.0,
+                ..FunctionOrigin::default()
+            });
         }
         rows.insert(range, row);
         row

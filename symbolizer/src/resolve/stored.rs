@@ -12,20 +12,21 @@ use rawstack_format::id::FileOffset;
 
 use super::dwarf::Place;
 use super::file_offset::Svma;
-use super::module::{ModuleAnswer, ModuleAnswers, NamedFunction};
+use super::module::{FunctionOrigin, ModuleAnswer, ModuleAnswers, NamedFunction};
 use super::reason::UnresolvedReason;
 use crate::cache::file_facts;
 use crate::text::StringId;
 
-/// Counts of answers, functions, names, files and files of split units.
-const HEADER: usize = 20;
+/// Counts of answers, functions, origins of functions, names, files and files of split units.
+const HEADER: usize = 24;
 /// Offset, address, function, file, line, column, reason, bits: whether there is an address, whether it is uncertain.
 const ANSWER: usize = 40;
 /// Numbers in front of the path of a file.
 const FACTS: usize = 40;
-/// Name, caller, file, line, column of the call, whether the name is the source's, file and line of the declaration, and
-/// in two words the address of the entry.
-const FUNCTION: usize = 40;
+/// Name, caller, file, line, column of the call, whether the name is the source's.
+const FUNCTION: usize = 24;
+/// File and line of a function's declaration, and the address of its entry.
+const ORIGIN: usize = 16;
 /// No function, file or name.
 const NONE: u32 = u32::MAX;
 
@@ -69,11 +70,14 @@ pub(super) fn encode(offsets: &[FileOffset], found: &ModuleAnswers) -> Vec<u8> {
             line,
             column,
             u32::from(function.plain),
-            function.declared.file.unwrap_or(NONE),
-            function.declared.line,
         ];
         push_words(&words, &mut functions);
-        functions.extend_from_slice(&function.entry.to_le_bytes());
+    }
+    let mut origins = Vec::new();
+    for origin in &found.origins {
+        let Place { file, line, .. } = origin.declared;
+        push_words(&[file.unwrap_or(NONE), line], &mut origins);
+        origins.extend_from_slice(&origin.entry.to_le_bytes());
     }
     let names = (0..found.names.len()).map(|id| found.names.get(StringId(word(id))));
     let files = found.files.iter().map(String::as_bytes);
@@ -81,14 +85,16 @@ pub(super) fn encode(offsets: &[FileOffset], found: &ModuleAnswers) -> Vec<u8> {
     let counts = [
         answers.len() / ANSWER,
         found.functions.len(),
+        found.origins.len(),
         found.names.len(),
         found.files.len(),
         split.len(),
     ];
-    let mut out = Vec::with_capacity(HEADER + answers.len() + functions.len());
+    let mut out = Vec::with_capacity(HEADER + answers.len() + functions.len() + origins.len());
     push_words(&counts.map(word), &mut out);
     out.append(&mut answers);
     out.append(&mut functions);
+    out.append(&mut origins);
     push_texts(names, &mut out);
     push_texts(files, &mut out);
     push_texts(split.iter().map(Vec::as_slice), &mut out);
@@ -127,6 +133,7 @@ fn push_texts<'t>(texts: impl Iterator<Item = &'t [u8]>, out: &mut Vec<u8>) {
 pub(super) struct Stored<'b> {
     answers: &'b [[u8; ANSWER]],
     functions: &'b [[u8; FUNCTION]],
+    origins: &'b [[u8; ORIGIN]],
     names: Texts<'b>,
     files: Texts<'b>,
     split: Texts<'b>,
@@ -183,12 +190,14 @@ impl<'b> Stored<'b> {
         let count = |place| word_at(header, place).map(|count| count as usize);
         let (answers, rest) = rows(rest, count(0)?)?;
         let (functions, rest) = rows(rest, count(1)?)?;
-        let (names, rest) = Texts::split(rest, count(2)?)?;
-        let (files, rest) = Texts::split(rest, count(3)?)?;
-        let (split, rest) = Texts::split(rest, count(4)?)?;
+        let (origins, rest) = rows(rest, count(2)?)?;
+        let (names, rest) = Texts::split(rest, count(3)?)?;
+        let (files, rest) = Texts::split(rest, count(4)?)?;
+        let (split, rest) = Texts::split(rest, count(5)?)?;
         rest.is_empty().then_some(Self {
             answers,
             functions,
+            origins,
             names,
             files,
             split,
@@ -300,20 +309,33 @@ impl Taker<'_, '_> {
                 None => StringId::NONE,
             };
             let call = self.place(at(2)?, at(3)?, at(4)?)?;
-            let declared = self.place(at(6)?, at(7)?, 0)?;
             let taken = word(self.found.functions.len());
             self.found.functions.push(NamedFunction {
                 name,
                 plain: at(5)? == 1,
                 caller,
                 call,
-                declared,
-                entry: u64::from_le_bytes(*row.get(32..)?.first_chunk::<8>()?),
             });
+            self.origin(number)?;
             self.functions.insert(number, taken);
             caller = Some(taken);
         }
         caller
+    }
+
+    /// Take what tells function `number` apart, for the function that was taken last.
+    fn origin(&mut self, number: u32) -> Option<()> {
+        let Some(row) = self.stored.origins.get(number as usize) else {
+            return Some(());
+        };
+        let origin = FunctionOrigin {
+            declared: self.place(word_at(row, 0)?, word_at(row, 1)?, 0)?,
+            entry: u64::from_le_bytes(*row.get(8..)?.first_chunk::<8>()?),
+        };
+        let before = self.found.functions.len().saturating_sub(1);
+        self.found.origins.resize(before, FunctionOrigin::default());
+        self.found.origins.push(origin);
+        Some(())
     }
 
     fn place(&mut self, file: u32, line: u32, column: u32) -> Option<Place> {
@@ -344,10 +366,18 @@ pub(super) fn join(
     let (offsets, more) = second;
     let functions = word(first.1.functions.len());
     let files = word(first.1.files.len());
-    let moved = |place: Place| Place {
-        file: place.file.map(|file| file.saturating_add(files)),
-        ..place
-    };
+    let moved = |place: Place| place.behind(files);
+    if !more.origins.is_empty() {
+        let origins = more.origins.iter().map(|origin| FunctionOrigin {
+            declared: moved(origin.declared),
+            ..*origin
+        });
+        first
+            .1
+            .origins
+            .resize(first.1.functions.len(), FunctionOrigin::default());
+        first.1.origins.extend(origins);
+    }
     first.1.files.extend_from_slice(&more.files);
     first.1.split.extend(more.split.iter().cloned());
     for function in &more.functions {
@@ -362,8 +392,6 @@ pub(super) fn join(
                 .caller
                 .map(|caller| caller.saturating_add(functions)),
             call: moved(function.call),
-            declared: moved(function.declared),
-            entry: function.entry,
         });
     }
     let answers = more.answers.iter().map(|answer| ModuleAnswer {
@@ -405,13 +433,15 @@ mod tests {
                 plain: caller.is_some(),
                 caller,
                 call: place(0, 7),
-                declared: Place {
-                    column: 0,
-                    ..place(1, 5)
-                },
-                entry: u64::MAX - 1,
             });
         }
+        found.origins = vec![FunctionOrigin {
+            declared: Place {
+                column: 0,
+                ..place(1, 5)
+            },
+            entry: u64::MAX - 1,
+        }];
         let named = ModuleAnswer {
             function: Some(1),
             place: place(1, 9),
@@ -438,10 +468,16 @@ mod tests {
             let mut text = format!("{offset:?} {:?} {:?}", answer.svma, answer.reason);
             text += &place(answer.place);
             let mut next = answer.function;
-            while let Some(function) = next.map(|next| &found.functions[next as usize]) {
+            while let Some(number) = next {
+                let function = &found.functions[number as usize];
+                let origin = found
+                    .origins
+                    .get(number as usize)
+                    .copied()
+                    .unwrap_or_default();
                 let name = String::from_utf8_lossy(found.names.get(function.name));
                 text += &format!(" {name} {} {}", function.plain, place(function.call));
-                text += &format!(" {} {:#x}", place(function.declared), function.entry);
+                text += &format!(" {} {:#x}", place(origin.declared), origin.entry);
                 next = function.caller;
             }
             text

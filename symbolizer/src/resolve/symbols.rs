@@ -24,7 +24,6 @@ struct Function {
     plain: bool,
     caller: Option<u32>,
     call: Place,
-    origin: Origin,
 }
 
 /// A place in the source.
@@ -100,6 +99,8 @@ pub struct Symbols {
     shown: Vec<(StringId, StringId)>,
     /// The same for names of the source.
     functions: Vec<Function>,
+    /// By function, where it was asked; nothing is known of those behind the last one.
+    origins: Vec<Origin>,
 }
 
 impl Symbols {
@@ -134,12 +135,16 @@ impl Symbols {
             plain: function.plain,
             caller: function.caller.map(|caller| caller.saturating_add(first)),
             call: place(function.call),
-            origin: Origin {
-                file: place(function.declared).file,
-                line: function.declared.line,
-                entry: function.entry,
-            },
         });
+        let origins = module.origins.iter().map(|origin| Origin {
+            file: place(origin.declared).file,
+            line: origin.declared.line,
+            entry: origin.entry,
+        });
+        if !module.origins.is_empty() {
+            self.origins.resize(self.functions.len(), Origin::default());
+            self.origins.extend(origins);
+        }
         self.functions.extend(functions);
         let answers = module.answers.iter().map(|answer| Answer {
             function: answer
@@ -177,7 +182,7 @@ impl Symbols {
     /// The frames at an address, innermost first; none where nothing is known of it.
     ///
     /// A place without a function (assembly without symbols) is one frame without names.
-    pub fn frames(&self, answer: &Answer) -> impl Iterator<Item = NamedFrame> + '_ {
+    pub fn frames<'s>(&'s self, answer: &Answer) -> impl Iterator<Item = NamedFrame> + use<'s> {
         let nameless = NamedFrame {
             name: StringId::NONE,
             linkage_name: StringId::NONE,
@@ -191,15 +196,17 @@ impl Symbols {
         let mut depth = 0;
         let chain = iter::from_fn(move || {
             depth += 1;
-            let mut function = self.functions.get(next? as usize)?;
+            let mut number = next? as usize;
+            let mut function = self.functions.get(number)?;
             if depth == MAX_INLINED {
                 // Callers come before what is inlined into them, so this ends.
-                while let Some(caller) = function
-                    .caller
-                    .and_then(|caller| self.functions.get(caller as usize))
-                {
+                let behind = |function: &Function| {
+                    let caller = function.caller? as usize;
+                    Some((caller, self.functions.get(caller)?))
+                };
+                while let Some(caller) = behind(function) {
                     place = function.call;
-                    function = caller;
+                    (number, function) = caller;
                 }
             }
             let (name, linkage_name) = self
@@ -213,7 +220,7 @@ impl Symbols {
                 linkage_name,
                 place,
                 inlined: function.caller.is_some(),
-                origin: function.origin,
+                origin: self.origins.get(number).copied().unwrap_or_default(),
             };
             place = function.call;
             next = function.caller;

@@ -22,7 +22,7 @@ const SECTIONS: [&str; 6] = ["info", "abbrev", "line", "str", "ranges", "rnglist
 
 fn symbolizer() -> &'static Symbolizer {
     static SYMBOLIZER: OnceLock<Symbolizer> = OnceLock::new();
-    SYMBOLIZER.get_or_init(|| Symbolizer::new(ResolveOptions { dwarf: true }).expect("threads start"))
+    SYMBOLIZER.get_or_init(|| Symbolizer::new(ResolveOptions { dwarf: true, origins: true }).expect("threads start"))
 }
 
 fuzz_target!(|input: &[u8]| {

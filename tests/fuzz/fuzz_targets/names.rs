@@ -21,7 +21,7 @@ use rawstack_symbolizer::resolve::{KernelSymbolTable, Query, ResolveOptions, Sym
 
 fn symbolizer() -> &'static Symbolizer {
     static SYMBOLIZER: OnceLock<Symbolizer> = OnceLock::new();
-    SYMBOLIZER.get_or_init(|| Symbolizer::new(ResolveOptions { dwarf: false }).expect("threads start"))
+    SYMBOLIZER.get_or_init(|| Symbolizer::new(ResolveOptions { dwarf: false, origins: false }).expect("threads start"))
 }
 
 fuzz_target!(|name: &[u8]| {

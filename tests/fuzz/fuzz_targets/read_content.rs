@@ -46,6 +46,9 @@ fn build_again(copies: &StackCopies) {
             asked: copy.asked,
             bytes: &bytes,
             missing: copy.missing,
+            program_since_ns: copy.program_since_ns,
+            trampoline: copy.trampoline().unwrap_or_default(),
+            returns: copy.return_addresses(),
         };
         if !builder.push(&new).expect("what was read can be written") {
             return;

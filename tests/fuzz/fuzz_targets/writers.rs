@@ -25,7 +25,7 @@ use rawstack_symbolizer::text::Columns;
 
 fn symbolizer() -> &'static Symbolizer {
     static SYMBOLIZER: OnceLock<Symbolizer> = OnceLock::new();
-    SYMBOLIZER.get_or_init(|| Symbolizer::new(ResolveOptions { dwarf: false }).expect("threads start"))
+    SYMBOLIZER.get_or_init(|| Symbolizer::new(ResolveOptions { dwarf: false, origins: false }).expect("threads start"))
 }
 
 /// An archive of one sample, whose texts are parts of `input`.

@@ -88,8 +88,6 @@ pub(super) struct Function<'a> {
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.
     pub(super) call: Place,
-    /// Where it is declared: file and line.
-    pub(super) declared: Place,
     /// First address of its first range.
     pub(super) start: u64,
 }
@@ -103,6 +101,24 @@ pub(super) struct Place {
     pub(super) line: u32,
     /// Column, 0 where there is none.
     pub(super) column: u32,
+}
+
+impl Place {
+    /// The same where its file comes behind `files` others.
+    pub(super) fn behind(self, files: u32) -> Self {
+        let file = self.file.map(|file| file.saturating_add(files));
+        Self { file, ..self }
+    }
+}
+
+/// What is wanted of a module's debug information, and within what bounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task<'t> {
+    /// Addresses, sorted and without repetition.
+    pub(super) wanted: &'t [Svma],
+    /// Whether to tell where functions are declared.
+    pub(super) declarations: bool,
+    pub(super) budget: &'t Budget,
 }
 
 /// What was found for one address.
@@ -132,7 +148,9 @@ pub(super) struct Answers<'a> {
     pub(super) answers: Vec<Answer>,
     /// Functions that answers refer to.
     pub(super) functions: Vec<Function<'a>>,
-    /// Source files that answers and functions refer to.
+    /// For each function where it is declared, if that was asked: file and line.
+    pub(super) declared: Vec<Place>,
+    /// Source files that answers, functions and declarations refer to.
     pub(super) files: Vec<String>,
     /// Whether a unit could not be read.
     pub(super) damaged: bool,
@@ -142,7 +160,7 @@ pub(super) struct Answers<'a> {
     pub(super) missing: BTreeSet<String>,
 }
 
-/// Resolve `wanted`, sorted addresses without repetition, with the debug information of one module.
+/// Resolve the wanted addresses of `task` with the debug information of one module.
 ///
 /// `code` holds the executable ranges, sorted: what the debug information says of other addresses are left-overs of
 /// functions that the linker threw away, and ignored.
@@ -150,9 +168,9 @@ pub(super) fn resolve<'a>(
     sections: &'a DwarfSections<'a>,
     companions: &'a Companions<'a>,
     code: &[Range<u64>],
-    wanted: &[Svma],
-    budget: &Budget,
+    task: &Task<'_>,
 ) -> Answers<'a> {
+    let Task { wanted, budget, .. } = *task;
     let mut answers = Answers {
         answers: vec![Answer::default(); wanted.len()],
         ..Answers::default()
@@ -181,7 +199,7 @@ pub(super) fn resolve<'a>(
                         .iter()
                         .filter_map(|&index| wanted.get(index as usize));
                     let here: Vec<u64> = here.map(|address| address.0).collect();
-                    let found = guarded(|| visit(&units, *unit, &here, &pieces, budget));
+                    let found = guarded(|| visit(&units, *unit, &here, &pieces, task));
                     (*unit, indices.clone(), found.flatten())
                 });
                 let found: Vec<Visited<'a>> = found.collect();
@@ -253,10 +271,8 @@ impl<'a> Answers<'a> {
         ) else {
             return;
         };
-        let moved = |place: Place| Place {
-            file: place.file.map(|file| file.saturating_add(first_file)),
-            ..place
-        };
+        let moved = |place: Place| place.behind(first_file);
+        self.declared.extend(found.declared.into_iter().map(moved));
         self.split.extend(found.split);
         self.missing.extend(found.missing);
         self.files.extend(found.files);
@@ -267,7 +283,6 @@ impl<'a> Answers<'a> {
                         .caller
                         .map(|caller| caller.saturating_add(first_function)),
                     call: moved(function.call),
-                    declared: moved(function.declared),
                     ..function
                 }
             }));

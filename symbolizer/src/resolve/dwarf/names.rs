@@ -42,9 +42,9 @@ impl<'a> Names<'a> {
     }
 
     /// Whether nothing behind could add to it.
-    fn is_whole(&self) -> bool {
+    fn is_whole(&self, declarations: bool) -> bool {
         let Place { file, line, .. } = self.declared;
-        self.linkage_name.is_some() && file.is_some() && line > 0
+        self.linkage_name.is_some() && (!declarations || file.is_some() && line > 0)
     }
 }
 
@@ -52,6 +52,8 @@ impl<'a> Names<'a> {
 pub(super) struct NameFinder<'u, 'a, 'c> {
     units: &'u Units<'a, 'c>,
     unit: &'u Unit<Slice<'a>>,
+    /// Whether it is wanted where functions are declared.
+    declarations: bool,
     found: HashMap<usize, Names<'a>>,
     /// Files in which functions are declared, by unit and number in its line program.
     files: HashMap<(usize, u64), Option<u32>>,
@@ -59,10 +61,15 @@ pub(super) struct NameFinder<'u, 'a, 'c> {
 }
 
 impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
-    pub(super) fn new(units: &'u Units<'a, 'c>, unit: &'u Unit<Slice<'a>>) -> Self {
+    pub(super) fn new(
+        units: &'u Units<'a, 'c>,
+        unit: &'u Unit<Slice<'a>>,
+        declarations: bool,
+    ) -> Self {
         Self {
             units,
             unit,
+            declarations,
             found: HashMap::default(),
             files: HashMap::default(),
             paths: Vec::new(),
@@ -83,7 +90,8 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
             let Some(entry) = read_entry(units, unit, at) else {
                 break;
             };
-            let file = entry.file.and_then(|file| self.file(units, unit, file));
+            let file = entry.file.filter(|_| self.declarations);
+            let file = file.and_then(|file| self.file(units, unit, file));
             names = names.or(Names {
                 declared: Place {
                     file,
@@ -91,7 +99,7 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
                 },
                 ..entry.names
             });
-            let Some(next) = entry.next.filter(|_| !names.is_whole()) else {
+            let Some(next) = entry.next.filter(|_| !names.is_whole(self.declarations)) else {
                 break;
             };
             match next {

@@ -11,13 +11,15 @@ use super::program::{RawPlace, find_rows};
 use super::split::{Pieces, Split};
 use super::units::Units;
 use super::walk::{Found, find_functions};
-use super::{Answer, Budget, Function, Place, Slice};
+use super::{Answer, Function, Place, Slice, Task};
 
 /// What one unit says of its wanted addresses.
 #[derive(Debug, Default)]
 pub(super) struct UnitAnswers<'a> {
     pub(super) answers: Vec<Answer>,
     pub(super) functions: Vec<Function<'a>>,
+    /// Where they are declared, if that was asked.
+    pub(super) declared: Vec<Place>,
     pub(super) files: Vec<String>,
     /// Whether not all of it could be read.
     pub(super) damaged: bool,
@@ -32,7 +34,9 @@ struct Functions<'a> {
     /// For each wanted address its innermost function.
     innermost: Vec<Option<u32>>,
     rows: Vec<(Function<'a>, Option<RawPlace>)>,
-    /// Files in which they are declared.
+    /// Where they are declared, if that was asked, ...
+    declared: Vec<Place>,
+    /// ... and the files of it.
     paths: Vec<String>,
     /// Whether not all entries could be read.
     damaged: bool,
@@ -44,20 +48,20 @@ pub(super) fn visit<'a>(
     place: usize,
     wanted: &[u64],
     pieces: &Pieces<'a>,
-    budget: &Budget,
+    task: &Task<'_>,
 ) -> Option<UnitAnswers<'a>> {
     let unit = units.open(place)?;
     let asked = pieces.ask(units, &unit, |units, unit| {
-        read_functions(units, unit, wanted, budget).into_owned()
+        read_functions(units, unit, wanted, task).into_owned()
     });
-    let own = || read_functions(units, &unit, wanted, budget);
+    let own = || read_functions(units, &unit, wanted, task);
     let (functions, split, missing) = match asked {
         Split::Full(functions, file) => (functions, file, None),
         Split::Whole => (own(), None, None),
         Split::Missing(name) => (own(), None, Some(name)),
     };
     let rows = match &unit.line_program {
-        Some(program) => find_rows(units, program.header(), wanted, budget),
+        Some(program) => find_rows(units, program.header(), wanted, task.budget),
         None => vec![None; wanted.len()],
     };
     let mut files = Files::new(units, &unit);
@@ -71,17 +75,16 @@ pub(super) fn visit<'a>(
         call: call.map_or(function.call, |call| files.place(call)),
         ..function
     });
-    let mut rows: Vec<Function<'a>> = rows.collect();
+    let rows = rows.collect();
     // Files of declarations come behind those of lines and calls.
     let first = u32::try_from(files.paths.len()).unwrap_or(u32::MAX);
-    for function in &mut rows {
-        let file = &mut function.declared.file;
-        *file = file.map(|file| file.saturating_add(first));
-    }
+    let declared = functions.declared.into_iter();
+    let declared = declared.map(|place| place.behind(first)).collect();
     files.paths.extend(functions.paths);
     Some(UnitAnswers {
         answers,
         functions: rows,
+        declared,
         files: files.paths,
         damaged: functions.damaged,
         split,
@@ -94,17 +97,21 @@ fn read_functions<'a>(
     units: &Units<'a, '_>,
     unit: &Unit<Slice<'a>>,
     wanted: &[u64],
-    budget: &Budget,
+    task: &Task<'_>,
 ) -> Functions<'a> {
-    let found = find_functions(units, unit, wanted, budget);
+    let found = find_functions(units, unit, wanted, task.budget);
     let (numbers, used) = number_used(&found);
     let number = |node: u32| numbers.get(node as usize).copied().flatten();
-    let mut names = NameFinder::new(units, unit);
+    let mut names = NameFinder::new(units, unit, task.declarations);
+    let mut declared = Vec::new();
     let used = used
         .iter()
         .filter_map(|&node| found.nodes.get(node as usize));
     let rows = used.map(|node| {
         let name = names.names(node.entry);
+        if task.declarations {
+            declared.push(name.declared);
+        }
         let (line, column) = (node.call_line, node.call_column);
         let function = Function {
             linkage_name: name.linkage_name.map(Cow::Borrowed),
@@ -115,7 +122,6 @@ fn read_functions<'a>(
                 line,
                 column,
             },
-            declared: name.declared,
             start: node.start,
         };
         let call = node.call_file.map(|file| RawPlace { file, line, column });
@@ -130,6 +136,7 @@ fn read_functions<'a>(
     Functions {
         innermost,
         rows,
+        declared,
         paths: names.paths,
         damaged: found.damaged,
     }
@@ -145,7 +152,6 @@ impl Functions<'_> {
                 name: function.name.map(owned),
                 caller: function.caller,
                 call: function.call,
-                declared: function.declared,
                 start: function.start,
             };
             (function, call)
@@ -153,6 +159,7 @@ impl Functions<'_> {
         Functions {
             innermost: self.innermost,
             rows: rows.collect(),
+            declared: self.declared,
             paths: self.paths,
             damaged: self.damaged,
         }
