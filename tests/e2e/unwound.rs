@@ -195,3 +195,31 @@ fn scrubbed() {
         dump(&recording.archive, &["--stacks", "frame-pointers"])
     );
 }
+
+/// Check that stacks with uretprobes on them are unwound to their outermost frame, through the functions themselves and not
+/// through what the probes put there.
+#[test]
+fn under_uretprobes() {
+    let lab = Lab::new();
+    let hits = workload("hits");
+    let path = text(&hits);
+    let probes = ["slow", "probed", "recurse"].map(|name| format!("uretprobe:{path}:{name}"));
+    let mut options = vec!["-F", "1997", "--unwind", "stack-copy", "-e", "cpu-clock"];
+    for probe in &probes {
+        options.extend(["-e", probe]);
+    }
+    let recording = lab.record(&options, &[path, "200", "0.5"]);
+    let (ends, all) = ends(&recording.archive);
+    let reached = ends.get("outermost").copied().unwrap_or(0);
+    assert!(all > 300 && reached * 100 >= all * 98, "{ends:?}");
+    let samples = samples(&dump(&recording.archive, &[]));
+    let is_probes = |path: &str| path.contains("uprobes");
+    let through = samples.iter().filter(|sample| {
+        let mut paths = sample
+            .user_frames()
+            .filter_map(|frame| frame.path.as_deref());
+        // A thread can be in the trampoline itself.
+        paths.nth(1).is_some_and(is_probes)
+    });
+    assert_eq!(through.count(), 0);
+}

@@ -8,6 +8,7 @@ mod ahead;
 mod end;
 mod job;
 mod memory;
+mod owners;
 mod spaces;
 mod stacks;
 mod totals;
@@ -31,6 +32,7 @@ use crate::unwind::{FindFiles, ModuleId, Modules, Rules, Unwinder};
 pub(crate) use ahead::{Ahead, HasRecord};
 pub use end::{CopyEnd, EndCounts};
 pub(crate) use job::UnwoundCopies;
+pub(crate) use owners::Owners;
 pub use totals::CopyTotals;
 pub(crate) use written::Rewriter;
 

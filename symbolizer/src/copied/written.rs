@@ -11,13 +11,12 @@ use rawstack_format::record::{Batch, Frame, FrameKind, StackNode, State};
 use super::Unwinding;
 use super::end::{CopyEnd, EndCounts};
 use super::job::UnwoundCopies;
+use super::owners::Owners;
 use crate::resolve::file_offset::AddressKind;
 use crate::unwind::ModuleId;
 
 /// Rows of a batch of new frames and nodes: well below what a chunk holds.
 const ROWS: usize = 1 << 13;
-/// Threads whose last user half is remembered, for samples that come behind it.
-const MAX_THREADS: usize = 1 << 16;
 /// Stands for rows that are lost: no table has so many.
 const LOST: u32 = u32::MAX - 1;
 
@@ -67,8 +66,7 @@ struct Tables {
     modules: HashMap<ModuleId, ModuleIndex>,
     new_frames: HashMap<Frame, u32>,
     new_nodes: HashMap<StackNode, u32>,
-    held: HashMap<StackId, Held>,
-    last: HashMap<(u32, u32), StackId>,
+    owners: Owners<Held>,
 }
 
 /// Puts unwound stacks into batches.
@@ -128,7 +126,7 @@ impl Rewriter {
     }
 
     fn user_half(&mut self, owner: StackId, recorded: StackIndex) -> StackIndex {
-        let Some(held) = self.tables.held.get(&owner) else {
+        let Some(held) = self.tables.owners.get(owner) else {
             if self.has_any && recorded != StackIndex::NONE {
                 self.ends.add(CopyEnd::NoCopy);
             }
@@ -238,13 +236,7 @@ impl Tables {
 
     /// Know what came of the copies of this batch, and of each thread's last one.
     fn hold(&mut self, done: &UnwoundCopies, nodes: &[u32]) {
-        let last = self.last.values();
-        let mut held: HashMap<StackId, Held> = last
-            .filter_map(|owner| Some((*owner, *self.held.get(owner)?)))
-            .collect();
-        if self.last.len() > MAX_THREADS {
-            self.last.clear();
-        }
+        self.owners.next_batch();
         for copy in &done.stacks {
             let user = nodes.get(copy.leaf as usize).copied();
             let user = user.map_or(StackIndex::NONE, StackIndex);
@@ -253,10 +245,8 @@ impl Tables {
                 frames: self.depth(user),
                 end: copy.end,
             };
-            held.insert(copy.owner, new);
-            self.last.insert(copy.task, copy.owner);
+            self.owners.add(copy.owner, copy.task, new);
         }
-        self.held = held;
     }
 }
 
