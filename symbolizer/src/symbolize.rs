@@ -67,12 +67,7 @@ fn look_up(
     inlines: bool,
     progress: &Progress<'_>,
 ) -> Builder {
-    let modules: Vec<&Module> = profile
-        .tree
-        .modules()
-        .iter()
-        .map(|(_, module)| module)
-        .collect();
+    let modules = profile.tree.modules_alone();
     let mut files = symbolizer.locate(locator, &modules, &|| progress(false));
     add_vdsos(profile, &mut files);
     let trampolines = Trampolines::find(&modules, &files, &user_offsets(profile));

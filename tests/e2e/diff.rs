@@ -58,15 +58,20 @@ fn build_rust(lab: &Lab, folder: &str, flags: &[&str]) -> PathBuf {
     folder.join("bench")
 }
 
-/// Build the Rust program of closures from its source with `more` where that says that there could be one more.
-fn build_closures(lab: &Lab, folder: &str, flags: &[&str], more: &str) -> PathBuf {
+/// A folder with the source `name`, and `more` in it where that says that there could be one more.
+fn with_more(lab: &Lab, folder: &str, name: &str, more: &str) -> PathBuf {
     let folder = lab.path(folder);
     fs::create_dir(&folder).unwrap();
-    let source = fs::read_to_string(script("closures.rs")).unwrap();
+    let source = fs::read_to_string(script(name)).unwrap();
     let marker = "// ONE MORE\n";
     assert_eq!(source.matches(marker).count(), 1);
-    let source = source.replace(marker, more);
-    fs::write(folder.join("closures.rs"), source).unwrap();
+    fs::write(folder.join(name), source.replace(marker, more)).unwrap();
+    folder
+}
+
+/// Build the Rust program of closures.
+fn build_closures(lab: &Lab, folder: &str, flags: &[&str], more: &str) -> PathBuf {
+    let folder = with_more(lab, folder, "closures.rs", more);
     Run::new("rustc")
         .args(["--edition", "2024", "-g", "-O"])
         .args(["-C", "force-frame-pointers=yes"])
@@ -75,6 +80,36 @@ fn build_closures(lab: &Lab, folder: &str, flags: &[&str], more: &str) -> PathBu
         .current_dir(&folder)
         .success();
     folder.join("bench")
+}
+
+/// Build the C++ program of lambdas.
+fn build_lambdas(lab: &Lab, folder: &str, compiler: &[&str], more: &str) -> PathBuf {
+    let folder = with_more(lab, folder, "lambdas.cpp", more);
+    Run::new(compiler[0])
+        .args(FLAGS)
+        .args(&compiler[1..])
+        .args(["-o", "bench", "lambdas.cpp"])
+        .current_dir(&folder)
+        .success();
+    folder.join("bench")
+}
+
+/// Fail unless `closures` are three that are on both sides, at the same cost, and one that is new, each declared elsewhere.
+fn assert_one_more(kind: &str, closures: &[&Value]) {
+    let (added, same): (Vec<&Value>, Vec<&Value>) =
+        closures.iter().partition(|row| row["change"].is_null());
+    assert_eq!((added.len(), same.len()), (1, 3), "{kind}: {closures:?}");
+    for row in &same {
+        let (base, new) = costs(row);
+        assert!((new / base - 1.0).abs() < 0.34, "{kind}: {row}");
+    }
+    let mut declared: Vec<&str> = closures
+        .iter()
+        .filter_map(|row| row["declared"].as_str())
+        .collect();
+    declared.sort_unstable();
+    declared.dedup();
+    assert_eq!(declared.len(), 4, "{kind}: {closures:?}");
 }
 
 /// Build a program of two files with a function of one name in each.
@@ -317,23 +352,34 @@ fn one_more_closure() {
         let new = record(&lab, &build_closures(&lab, "new", flags, more));
         // What is inlined into them is theirs.
         let found = diff(&lab, &base, &new, &["--inclusive"]);
-        let closures = rows(&found, "closures::serve::{closure}");
-        let (added, same): (Vec<_>, Vec<_>) = closures
-            .iter()
-            .copied()
-            .partition(|row| row["change"].is_null());
-        assert_eq!((added.len(), same.len()), (1, 3), "{kind}: {found}");
-        for row in &same {
-            let (base, new) = costs(row);
-            assert!((new / base - 1.0).abs() < 0.34, "{kind}: {row}");
+        assert_one_more(kind, &rows(&found, "closures::serve::{closure}"));
+    }
+}
+
+/// Check the same of lambdas that were inlined, of which GCC tells neither a linker's name nor a line of their own; and that
+/// one which is inlined is the same as one that is not.
+#[test]
+fn one_more_lambda() {
+    let more = "unit += repeat(10, [unit](unsigned long i) LAMBDA {\n\t\tunsigned long sum = unit ^ i;\n\t\t\
+                for (unsigned long j = 0; j < 1300; j++)\n\t\t\tsum = opaque(sum) + j;\n\t\treturn sum;\n\t});\n";
+    for compiler in ["g++", "clang++"] {
+        let lab = Lab::new();
+        let base = record(&lab, &build_lambdas(&lab, "base", &[compiler], "\n"));
+        let kept: &[&str] = match compiler {
+            "g++" => &["g++", "-DLAMBDA=__attribute__((noinline))"],
+            _ => &["clang++"],
+        };
+        for (folder, new) in [("new", &[compiler][..]), ("kept", kept)] {
+            let new = record(&lab, &build_lambdas(&lab, folder, new, more));
+            let found = diff(&lab, &base, &new, &["--inclusive"]);
+            let is_lambda = |row: &&Value| {
+                let name = row["name"].as_str().unwrap();
+                name.starts_with("serve") && name.contains("::operator()")
+            };
+            let all = found["rows"].as_array().unwrap();
+            let lambdas: Vec<&Value> = all.iter().filter(is_lambda).collect();
+            assert_one_more(&format!("{compiler} {folder}"), &lambdas);
         }
-        let mut declared: Vec<&str> = closures
-            .iter()
-            .filter_map(|row| row["declared"].as_str())
-            .collect();
-        declared.sort_unstable();
-        declared.dedup();
-        assert_eq!(declared.len(), 4, "{kind}: {found}");
     }
 }
 

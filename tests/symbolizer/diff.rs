@@ -1,6 +1,6 @@
 //! `rawstack diff` and `rawstack calibrate`, on archives whose costs are known: verdicts, formats, thresholds, refusals.
 
-mod builds;
+pub(crate) mod builds;
 
 use std::fs;
 use std::path::Path;

@@ -118,6 +118,9 @@ pub(crate) struct CompareArgs {
     /// Format
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: DiffFormat,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
     /// Title of the page (html)
     #[arg(long, value_name = "TEXT", default_value = "Comparison")]
     pub(crate) title: String,
@@ -150,6 +153,17 @@ pub(crate) struct CompareArgs {
     /// Output
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+impl CompareArgs {
+    /// The format that was asked for.
+    pub(crate) fn layout(&self) -> DiffFormat {
+        if self.json {
+            DiffFormat::Json
+        } else {
+            self.format
+        }
+    }
 }
 
 /// How a comparison is judged. What is given here goes before what the file of thresholds says.

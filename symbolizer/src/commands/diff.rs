@@ -41,7 +41,7 @@ fn diff(args: &CompareArgs) -> Result<ExitCode> {
     let columns = output::columns(args.output.output.as_deref());
     let mut out = output::open(args.output.output.as_deref())?;
     let out = &mut *out;
-    match args.format {
+    match args.layout() {
         DiffFormat::Text => render::write_text(&comparison, args.all, columns, out)?,
         DiffFormat::Markdown => render::write_markdown(&comparison, out)?,
         DiffFormat::Json => render::write_json(&comparison, out)?,

@@ -22,12 +22,7 @@ pub(super) fn run(
     locator: &Locator,
     target: &Path,
 ) -> Result<ExitCode> {
-    let modules: Vec<&Module> = profile
-        .tree
-        .modules()
-        .iter()
-        .map(|(_, module)| module)
-        .collect();
+    let modules = profile.tree.modules_alone();
     let bar = output::progress("looking", modules.len(), args.output.quiet);
     let files = symbolizer(&args.symbols)?.locate(locator, &modules, &|| bar.inc(1));
     bar.finish_and_clear();

@@ -10,7 +10,7 @@ use std::mem;
 use foldhash::HashMap;
 
 use super::functions::FunctionKey;
-use super::key::parent_of;
+use super::key::{parent_of, without_signature};
 use crate::origins::Origin;
 use crate::resolve::Place;
 use crate::symbolized::SymbolizedProfile;
@@ -157,14 +157,19 @@ impl Namesakes {
         }
     }
 
-    /// Where the parents of closures are declared, by name and build.
+    /// Where the parents of closures are declared, by name and build. Of a parent that only one file can see a lambda's name
+    /// may have the bare name.
     fn parents(&self) -> HashMap<String, Lines> {
         let names = self.index.keys().filter_map(|key| parent_of(&key.name));
         let mut parents: HashMap<String, Lines> = names
             .map(|name| (name.to_owned(), Lines::default()))
             .collect();
         for (key, &number) in &self.index {
-            let (Some(lines), Some(group)) = (parents.get_mut(&key.name), self.groups.get(number))
+            let name = match parents.contains_key(&key.name) {
+                true => &key.name,
+                false => without_signature(&key.name),
+            };
+            let (Some(lines), Some(group)) = (parents.get_mut(name), self.groups.get(number))
             else {
                 continue;
             };

@@ -9,6 +9,9 @@ use rawstack_format::record::Module;
 use crate::resolve::{Answer, NamedFrame, Symbols};
 use crate::text::{StringId, clean};
 
+/// Version of the layout of a JSON line.
+const SCHEMA: &str = "rawstack.symbolize.v1";
+
 /// One number and what was found for it.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedNumber<'n> {
@@ -67,7 +70,8 @@ impl<'s> NumberWriter<'s> {
 
     /// A writer of one JSON object a line.
     pub fn json(symbols: &'s Symbols, inlines: bool, module: &Module) -> Self {
-        let (mut head, mut tail) = (b"{\"build_id\":".to_vec(), b",\"module\":".to_vec());
+        let mut head = format!("{{\"schema\":\"{SCHEMA}\",\"build_id\":").into_bytes();
+        let mut tail = b",\"module\":".to_vec();
         match &module.build_id {
             Some(build_id) => push_escaped(&build_id.to_string(), &mut head),
             None => head.extend_from_slice(b"null"),

@@ -321,6 +321,11 @@ impl StackTree {
         &self.modules
     }
 
+    /// Modules in the order of their IDs, whichever archive they are of.
+    pub fn modules_alone(&self) -> Vec<&Module> {
+        self.modules.iter().map(|(_, module)| module).collect()
+    }
+
     /// Frames in the order of their IDs.
     pub fn frames(&self) -> &[TreeFrame] {
         &self.frames

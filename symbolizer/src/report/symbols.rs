@@ -11,8 +11,12 @@ use crate::symbolized::FoundFile;
 use crate::symbolized::{ModuleSymbols, Outcome, SymbolizedProfile, Tried};
 use crate::text::clean;
 
+/// Version of the layout of a JSON line.
+const SCHEMA: &str = "rawstack.symbols.v1";
+
 #[derive(Serialize)]
 struct JsonModule<'m> {
+    schema: &'static str,
     path: &'m str,
     build_id: Option<&'m str>,
     frames: u64,
@@ -86,6 +90,7 @@ pub fn write_json(profile: &SymbolizedProfile, out: &mut dyn Write) -> Result<()
             count,
         });
         let row = JsonModule {
+            schema: SCHEMA,
             path: &module.path,
             build_id: module.build_id.as_deref(),
             frames: module.frames,

@@ -245,8 +245,13 @@ impl ModuleAnswers {
         };
         for function in &found.functions {
             let name = function.linkage_name.as_ref().or(function.name.as_ref());
+            let name = match (name, &function.scope) {
+                (Some(name), Some(scope)) => self.intern_name(&[scope, &name[..]].concat()),
+                (Some(name), None) => self.intern_name(name),
+                (None, _) => StringId::NONE,
+            };
             let row = NamedFunction {
-                name: name.map_or(StringId::NONE, |name| self.intern_name(name)),
+                name,
                 plain: function.linkage_name.is_none(),
                 caller: function.caller,
                 call: function.call,

@@ -22,16 +22,16 @@ const RUN_NS: u64 = 1_000_000_000;
 
 /// One side of a comparison.
 #[derive(Clone)]
-pub(super) struct Build {
-    pub(super) functions: Vec<(String, u32)>,
-    pub(super) runs: u32,
-    pub(super) work: f64,
+pub(crate) struct Build {
+    pub(crate) functions: Vec<(String, u32)>,
+    pub(crate) runs: u32,
+    pub(crate) work: f64,
     /// Chance: sides with another salt differ by noise.
-    pub(super) salt: u32,
+    pub(crate) salt: u32,
 }
 
 impl Build {
-    pub(super) fn new(salt: u32) -> Self {
+    pub(crate) fn new(salt: u32) -> Self {
         let functions = WORKLOAD
             .iter()
             .map(|(name, samples)| ((*name).to_owned(), *samples))
@@ -45,18 +45,18 @@ impl Build {
     }
 
     /// The same with one function at another cost, or a new one.
-    pub(super) fn with(mut self, name: &str, samples: u32) -> Self {
+    pub(crate) fn with(mut self, name: &str, samples: u32) -> Self {
         self.functions.retain(|(held, _)| held != name);
         self.functions.push((name.to_owned(), samples));
         self
     }
 
-    pub(super) fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without(mut self, name: &str) -> Self {
         self.functions.retain(|(held, _)| held != name);
         self
     }
 
-    pub(super) fn archive(&self) -> Archive {
+    pub(crate) fn archive(&self) -> Archive {
         let mut archive = Archive::new();
         let symbol = |(number, (name, _)): (u64, &(String, u32))| KernelSymbol {
             offset: 0x1000 * (number + 1),

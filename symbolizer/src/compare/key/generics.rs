@@ -81,7 +81,7 @@ pub(super) fn erased(name: &str) -> String {
         rest = rest.get(c.len_utf8()..).unwrap_or_default();
     }
     if has_generics {
-        without_signature(&out)
+        without_signature(&out).to_owned()
     } else {
         out
     }
@@ -111,14 +111,20 @@ fn operator(text: &str) -> Option<usize> {
 }
 
 /// `void ns::f(int) const` as `ns::f`; a name that has no arguments stays.
-fn without_signature(name: &str) -> String {
+pub fn without_signature(name: &str) -> &str {
     let end = name.trim_end_matches(" const").trim_end_matches([' ', '&']);
     let Some(open) = end.strip_suffix(')').and_then(opening) else {
-        return name.to_owned();
+        return name;
     };
     let path = end.get(..open).unwrap_or_default();
-    if path.is_empty() || path.starts_with('<') {
-        return name.to_owned();
+    // `(anonymous namespace)` and `operator()` are names.
+    let is_operator = path.strip_suffix(OPERATOR);
+    if path.is_empty()
+        || path.starts_with('<')
+        || is_operator.unwrap_or(path).ends_with("::")
+        || path == OPERATOR
+    {
+        return name;
     }
     // The result stands before the last blank outside of all brackets; an operator's angles are none.
     let before = path
@@ -131,7 +137,7 @@ fn without_signature(name: &str) -> String {
         c == ' ' && depth == 0
     });
     let start = blank.map_or(0, |(place, _)| place + 1);
-    path.get(start..).unwrap_or(path).to_owned()
+    path.get(start..).unwrap_or(path)
 }
 
 /// Where the parenthesis opens that closes behind `text`.

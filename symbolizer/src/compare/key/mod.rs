@@ -8,12 +8,13 @@ mod module;
 mod numbers;
 mod suffix;
 
+pub use generics::without_signature;
 pub use module::module_name;
 pub use numbers::{numbers_in, parent_of};
 pub use suffix::{has_suffixes, without_unique};
 
 /// Version of the rules.
-pub const CANON: u32 = 1;
+pub const CANON: u32 = 2;
 
 /// Longest name that is looked into, in bytes: some rules take the square of it in time.
 const LONGEST: usize = 1 << 12;
@@ -35,7 +36,7 @@ pub fn canonical(name: &str, options: KeyOptions) -> String {
     }
     let mut key = numbers::without_tags(stem);
     if !options.keep_numbers {
-        key = numbers::without_numbers(&key);
+        key = numbers::without_lambda_arguments(&numbers::without_numbers(&key));
     }
     key = generics::unwrapped(&generics::one_spelling(&key));
     if options.erase_generics {
@@ -83,6 +84,14 @@ mod tests {
             (
                 "main::'lambda0'(int)::operator()(int) const",
                 "main::'lambda'(int)::operator()(int) const",
+            ),
+            (
+                "work(int)::{lambda(int)#2}::operator()(int) const",
+                "work::{lambda}::operator()",
+            ),
+            (
+                "work(int)::{lambda()#1}::operator()() const::{lambda(int)#1}::operator()(int)",
+                "work(int)::{lambda}::operator()::{lambda}::operator()",
             ),
             (
                 "main::$_1::operator()() const",
@@ -165,7 +174,7 @@ mod tests {
             ("my_operator<int>(int)", "my_operator"),
             (
                 "(anonymous namespace)::sort<int>(int*)::{lambda(int)#1}::operator()(int) const",
-                "(anonymous namespace)::sort::{lambda(int)}::operator()",
+                "(anonymous namespace)::sort::{lambda}::operator()",
             ),
             (
                 "<fn(u8) -> u16 as core::ops::FnOnce<(u8,)>>::call_once",

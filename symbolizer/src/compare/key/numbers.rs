@@ -1,9 +1,13 @@
 //! Numbers and tags within a name that change although the function does not.
 
+use super::generics::without_signature;
+
 /// Namespaces that a library puts its own version into.
 const INLINE_NAMESPACES: [&str; 4] = ["__cxx11::", "__1::", "__2::", "__ndk1::"];
 const ABI: &str = "[abi:";
 const LAMBDA: &str = "'lambda";
+const LAMBDA_BRACE: &str = "{lambda";
+const CALL: &str = "::operator()";
 /// What stands behind the name of the function that a closure or lambda is in.
 const CLOSURES: [&str; 3] = ["::{closure", "::{lambda", "::$_"];
 
@@ -66,6 +70,49 @@ pub(super) fn without_numbers(name: &str) -> String {
     out
 }
 
+/// `name` without the arguments of lambdas and of the functions that they stand in: where a compiler inlines one, it may tell
+/// neither (`serve::{lambda}::operator()`).
+pub(super) fn without_lambda_arguments(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((before, lambda)) = rest.split_once(LAMBDA_BRACE) {
+        let behind = match lambda.strip_prefix('(') {
+            Some(arguments) => behind_arguments(arguments),
+            None => Some(lambda),
+        };
+        let Some(behind) = behind.and_then(|behind| behind.strip_prefix('}')) else {
+            out.push_str(before);
+            out.push_str(LAMBDA_BRACE);
+            rest = lambda;
+            continue;
+        };
+        match before.strip_suffix("::") {
+            Some(parent) => out = out + without_signature(parent) + "::",
+            None => out.push_str(before),
+        }
+        out.push_str("{lambda}");
+        rest = behind;
+        if let Some(call) = behind.strip_prefix(CALL) {
+            out.push_str(CALL);
+            let behind = call.strip_prefix('(').and_then(behind_arguments);
+            rest = behind.map_or(call, |behind| {
+                behind.strip_prefix(" const").unwrap_or(behind)
+            });
+        }
+    }
+    out + rest
+}
+
+/// What stands behind the parenthesis that was opened before `text`.
+fn behind_arguments(text: &str) -> Option<&str> {
+    let mut depth = 1;
+    let end = text.char_indices().find(|&(_, c)| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    });
+    text.get(end?.0 + 1..)
+}
+
 /// The function in whose source a closure or lambda stands, by canonical names; none for what is neither.
 pub fn parent_of(name: &str) -> Option<&str> {
     let ends = CLOSURES.iter().filter_map(|mark| name.rfind(mark));
@@ -105,16 +152,9 @@ fn clang_lambda(text: &str) -> Option<(String, &str)> {
         .trim_start_matches(|c: char| c.is_ascii_digit())
         .strip_prefix('\'')?;
     let arguments = behind.strip_prefix('(')?;
-    let mut depth = 1;
-    let end = arguments.char_indices().find(|&(_, c)| {
-        depth += i32::from(c == '(') - i32::from(c == ')');
-        depth == 0
-    });
-    let (arguments, behind) = arguments.split_at_checked(end?.0)?;
-    Some((
-        format!("{{lambda({arguments})}}"),
-        behind.strip_prefix(')')?,
-    ))
+    let behind = behind_arguments(arguments)?;
+    let arguments = arguments.strip_suffix(behind)?.strip_suffix(')')?;
+    Some((format!("{{lambda({arguments})}}"), behind))
 }
 
 /// What begins with `end` behind a number.
@@ -153,6 +193,19 @@ mod tests {
         );
         assert_eq!(parent_of("a::b"), None);
         assert_eq!(without_numbers("#1 x"), "#1 x");
+        assert_eq!(
+            without_lambda_arguments("f(int)::{lambda(int (*)(char))}::operator()(int) const"),
+            "f::{lambda}::operator()"
+        );
+        assert_eq!(
+            without_lambda_arguments("g<f()::{lambda()}>(f()::{lambda()}, int)"),
+            "g<f::{lambda}>(f::{lambda}, int)"
+        );
+        assert_eq!(
+            without_lambda_arguments("a::(anonymous namespace)::{lambda()}::operator()<int>(int)"),
+            "a::(anonymous namespace)::{lambda}::operator()<int>(int)"
+        );
+        assert_eq!(without_lambda_arguments("{lambda(int"), "{lambda(int");
         assert_eq!(without_tags("f(int [12])"), "f(int [12])");
         assert_eq!(without_tags("a::my__1::b"), "a::my__1::b");
         assert_eq!(

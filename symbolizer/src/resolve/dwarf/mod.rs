@@ -8,6 +8,7 @@
 mod bytes;
 mod cursor;
 mod files;
+mod lambdas;
 mod limits;
 mod names;
 mod plan;
@@ -25,6 +26,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -84,6 +86,8 @@ pub(super) struct Function<'a> {
     pub(super) linkage_name: Option<Cow<'a, [u8]>>,
     /// Name as the source has it.
     pub(super) name: Option<Cow<'a, [u8]>>,
+    /// What stands before `name`: functions in which an inlined lambda without a linker's name is.
+    pub(super) scope: Option<Arc<[u8]>>,
     /// Function that this one is inlined into, as an index into [`Answers::functions`].
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.

@@ -21,6 +21,8 @@ pub(super) struct Names<'a> {
     pub(super) name: Option<&'a [u8]>,
     /// File, an index into [`NameFinder::paths`], and line; 0 where it is not told.
     pub(super) declared: Place,
+    /// The last entry of the chain that was read, unless it is in the file that several modules share.
+    pub(super) last: Option<DebugInfoOffset>,
 }
 
 impl<'a> Names<'a> {
@@ -38,6 +40,7 @@ impl<'a> Names<'a> {
                 },
                 column: 0,
             },
+            last: behind.last,
         }
     }
 
@@ -53,7 +56,7 @@ pub(super) struct NameFinder<'u, 'a, 'c> {
     units: &'u Units<'a, 'c>,
     unit: &'u Unit<Slice<'a>>,
     /// Whether it is wanted where functions are declared.
-    declarations: bool,
+    pub(super) declarations: bool,
     found: HashMap<usize, Names<'a>>,
     /// Files in which functions are declared, by unit and number in its line program.
     files: HashMap<(usize, u64), Option<u32>>,
@@ -84,22 +87,21 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
         if let Some(&found) = self.found.get(&offset.0) {
             return found;
         }
+        let names = self.chain(self.unit, offset);
+        self.found.insert(offset.0, names);
+        names
+    }
+
+    /// The same of an entry of any unit.
+    pub(super) fn chain(&mut self, unit: &'u Unit<Slice<'a>>, offset: UnitOffset) -> Names<'a> {
         let mut names = Names::default();
-        let (mut units, mut unit, mut at) = (self.units, self.unit, offset);
+        let (mut units, mut unit, mut at) = (self.units, unit, offset);
         for hop in 0..MAX_CHAIN {
-            let Some(entry) = read_entry(units, unit, at) else {
+            let Some((entry, next)) = self.one(units, unit, at) else {
                 break;
             };
-            let file = entry.file.filter(|_| self.declarations);
-            let file = file.and_then(|file| self.file(units, unit, file));
-            names = names.or(Names {
-                declared: Place {
-                    file,
-                    ..entry.names.declared
-                },
-                ..entry.names
-            });
-            let Some(next) = entry.next.filter(|_| !names.is_whole(self.declarations)) else {
+            names = names.or(entry);
+            let Some(next) = next.filter(|_| !names.is_whole(self.declarations)) else {
                 break;
             };
             match next {
@@ -129,8 +131,46 @@ impl<'u, 'a, 'c> NameFinder<'u, 'a, 'c> {
                 break;
             }
         }
-        self.found.insert(offset.0, names);
         names
+    }
+
+    /// What one entry of a unit says by itself, and to which it refers.
+    fn one(
+        &mut self,
+        units: &'u Units<'a, 'c>,
+        unit: &'u Unit<Slice<'a>>,
+        at: UnitOffset,
+    ) -> Option<(Names<'a>, Option<Reference>)> {
+        let entry = read_entry(units, unit, at)?;
+        let file = entry.file.filter(|_| self.declarations);
+        let file = file.and_then(|file| self.file(units, unit, file));
+        let names = Names {
+            declared: Place {
+                file,
+                ..entry.names.declared
+            },
+            last: at
+                .to_debug_info_offset(&unit.header)
+                .filter(|_| ptr::eq(units, self.units)),
+            ..entry.names
+        };
+        Some((names, entry.next))
+    }
+
+    /// What an entry says by itself.
+    pub(super) fn entry(&mut self, unit: &'u Unit<Slice<'a>>, at: UnitOffset) -> Names<'a> {
+        let found = self.one(self.units, unit, at);
+        found.map(|(names, _)| names).unwrap_or_default()
+    }
+
+    /// The unit that holds an entry.
+    pub(super) fn unit_of(&self, at: DebugInfoOffset) -> Option<(&'u Unit<Slice<'a>>, UnitOffset)> {
+        let here = at.to_unit_offset(&self.unit.header);
+        if let Some(offset) = here {
+            return Some((self.unit, offset));
+        }
+        let (_, unit) = self.units.referred(at)?;
+        Some((unit, at.to_unit_offset(&unit.header)?))
     }
 
     /// The file with a number in the line program of `unit`.

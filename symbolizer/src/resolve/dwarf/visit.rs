@@ -3,15 +3,16 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use gimli::Unit;
+use gimli::{DebugInfoOffset, Unit};
 
 use super::files::Files;
+use super::lambdas;
 use super::names::NameFinder;
 use super::program::{RawPlace, find_rows};
 use super::split::{Pieces, Split};
 use super::units::Units;
 use super::walk::{Found, find_functions};
-use super::{Answer, Function, Place, Slice, Task};
+use super::{Answer, Budget, Function, Place, Slice, Task};
 
 /// What one unit says of its wanted addresses.
 #[derive(Debug, Default)]
@@ -107,15 +108,18 @@ fn read_functions<'a>(
     let used = used
         .iter()
         .filter_map(|&node| found.nodes.get(node as usize));
-    let rows = used.map(|node| {
+    let mut unnamed = Vec::new();
+    let rows = used.enumerate().map(|(row, node)| {
         let name = names.names(node.entry);
         if task.declarations {
             declared.push(name.declared);
         }
+        unnamed.extend(lambdas::unnamed(&name, task.declarations).map(|lambda| (row, lambda)));
         let (line, column) = (node.call_line, node.call_column);
         let function = Function {
             linkage_name: name.linkage_name.map(Cow::Borrowed),
             name: name.name.map(Cow::Borrowed),
+            scope: None,
             caller: node.parent.and_then(number),
             call: Place {
                 file: None,
@@ -127,7 +131,13 @@ fn read_functions<'a>(
         let call = node.call_file.map(|file| RawPlace { file, line, column });
         (function, call)
     });
-    let rows: Vec<_> = rows.collect();
+    let mut rows: Vec<_> = rows.collect();
+    complete_lambdas(
+        (&mut rows, &mut declared),
+        &unnamed,
+        &mut names,
+        task.budget,
+    );
     let innermost = found
         .innermost
         .iter()
@@ -142,6 +152,31 @@ fn read_functions<'a>(
     }
 }
 
+/// Give lambdas, by row and entry, what their own entries leave out.
+fn complete_lambdas<'a>(
+    (rows, declared): (&mut [(Function<'a>, Option<RawPlace>)], &mut [Place]),
+    unnamed: &[(usize, DebugInfoOffset)],
+    names: &mut NameFinder<'_, 'a, '_>,
+    budget: &Budget,
+) {
+    if unnamed.is_empty() {
+        return;
+    }
+    let found = lambdas::find(names, unnamed.iter().map(|(_, at)| *at).collect(), budget);
+    for (row, at) in unnamed {
+        let (Some((function, _)), Some(lambda)) = (rows.get_mut(*row), found.get(at)) else {
+            continue;
+        };
+        if let Some(declared) = declared.get_mut(*row).filter(|held| held.line == 0) {
+            *declared = lambda.declared;
+        }
+        // What is not inlined gets the name of the symbol at its entry.
+        if function.caller.is_some() && function.linkage_name.is_none() {
+            function.scope.clone_from(&lambda.scope);
+        }
+    }
+}
+
 impl Functions<'_> {
     /// Free of the sections that the names came from.
     fn into_owned(self) -> Functions<'static> {
@@ -150,6 +185,7 @@ impl Functions<'_> {
             let function = Function {
                 linkage_name: function.linkage_name.map(owned),
                 name: function.name.map(owned),
+                scope: function.scope,
                 caller: function.caller,
                 call: function.call,
                 start: function.start,
