@@ -66,7 +66,7 @@ fn to_the_outermost_frame() {
         let root = line.split(';').nth(1).unwrap_or_default();
         let is_root = |name: &&str| root.contains(*name);
         lines += 1;
-        known += usize::from(["_start", "clone"].iter().any(|name| is_root(&name)));
+        known += usize::from(["_start", "clone"].iter().any(is_root));
     }
     assert!(
         percent(known, lines) > 95.0,

@@ -1,12 +1,12 @@
 //! `rawstack merge` and `rawstack scrub`.
 
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::slice;
 
 use anyhow::Result;
 use rawstack_format::{Damage, WriterOptions};
+use rawstack_symbolizer::copied::Unwinding;
 use rawstack_symbolizer::merge::{Inputs, Merged};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::text::clean;
@@ -16,36 +16,30 @@ use crate::args::archive::{MadeArgs, MergeArgs, ScrubArgs};
 
 /// Make one archive of several.
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
-    make("merging", &args.files, &args.made, &|inputs| {
-        inputs.dropping_copies(args.drop_copies)
-    })
+    make("merging", &args.files, &args.made, args.drop_copies, None)
 }
 
 /// Copy an archive, without what it holds of memory: copies of stacks become the stacks that they are unwound to.
 pub(crate) fn scrub(args: &ScrubArgs) -> Result<ExitCode> {
-    let unwinding = Cell::new(select::unwinding(&args.symbols)?);
-    make(
-        "copying",
-        slice::from_ref(&args.file),
-        &args.made,
-        &|inputs| {
-            let inputs = inputs.dropping_copies(true);
-            inputs.unwinding_copies(unwinding.take())
-        },
-    )
+    let unwinding = select::unwinding(&args.symbols)?;
+    let files = slice::from_ref(&args.file);
+    make("copying", files, &args.made, true, unwinding)
 }
 
-/// `doing` is what the progress says, `choose` what becomes of copies.
+/// `doing` is what the progress says.
 fn make(
     doing: &'static str,
     files: &[PathBuf],
     made: &MadeArgs,
-    choose: &dyn Fn(Inputs) -> Inputs,
+    drops_copies: bool,
+    unwinding: Option<Unwinding>,
 ) -> Result<ExitCode> {
     let target = made.output.as_path();
     let files = select::archives(files, Some(target))?;
     let bar = output::progress(doing, files.len(), made.quiet);
-    let inputs = choose(Inputs::open(files)?);
+    let inputs = Inputs::open(files)?
+        .dropping_copies(drops_copies)
+        .unwinding_copies(unwinding);
     let mut options = WriterOptions::default();
     // The same inputs give the same bytes.
     options.salt = Some(inputs.salt());

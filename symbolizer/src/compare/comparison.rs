@@ -191,6 +191,8 @@ pub struct Comparison {
     pub total_judged: bool,
     /// Functions that were judged: by verdict, then size of the change, then name.
     pub rows: Vec<ComparedRow>,
+    /// Callers that most of the rise is below where several functions got slower, the nearest first.
+    pub callers: Vec<String>,
     /// Functions with too few samples to be judged.
     pub unjudged: usize,
     /// Part of the cost that they have.

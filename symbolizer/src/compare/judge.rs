@@ -1,5 +1,6 @@
 //! Counts of both sides → what changed, how sure that is, and a verdict.
 
+use super::common::common_callers;
 use super::comparison::{
     ComparedRow, Comparison, Detectable, RenamedRow, RowVerdict, SideSummary, Verdict,
 };
@@ -79,6 +80,7 @@ pub fn compare(functions: &mut Functions, input: Input<'_>, settings: &Settings)
         total: total_row(functions, &counts, &judged),
         total_judged: matches!(scale.basis, Basis::Work | Basis::Run),
         rows: Vec::new(),
+        callers: Vec::new(),
         unjudged: 0,
         unjudged_cost: 0.0,
         renamed,
@@ -94,6 +96,7 @@ pub fn compare(functions: &mut Functions, input: Input<'_>, settings: &Settings)
     let numbers = comparison.judge_rows(functions, &counts, &judged, settings);
     comparison.take_shifts(functions, &numbers, &judged, settings);
     comparison.take_allowed(&input, settings);
+    comparison.take_callers(functions, &numbers);
     comparison.sort_rows();
     comparison.conclude(&input, settings);
     comparison
@@ -366,6 +369,15 @@ impl Comparison {
             }
         }
         self.notes.extend(expired);
+    }
+
+    /// Find what the rows that got slower have in common; `numbers` are those of the rows' functions.
+    fn take_callers(&mut self, functions: &Functions, numbers: &[usize]) {
+        let rows = self.rows.iter().zip(numbers);
+        let risen = rows.filter(|(row, _)| row.verdict == RowVerdict::Regression);
+        let risen = risen.filter_map(|(_, &function)| u32::try_from(function).ok());
+        let exposures = [&self.exposures[0][..], &self.exposures[1]];
+        self.callers = common_callers(functions, &risen.collect(), exposures);
     }
 
     fn sort_rows(&mut self) {

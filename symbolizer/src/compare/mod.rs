@@ -2,6 +2,7 @@
 //!
 //! Knows profiles with names; knows no archive, no ELF and no DWARF. What it prints goes to an `io::Write`.
 
+mod common;
 pub mod comparison;
 mod conclude;
 pub mod config;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::comparison::{ComparedRow, Comparison};
 use super::super::functions::Functions;
-use super::super::render::{assurances, headline, p_and_q};
+use super::super::render::{assurances, common, headline, p_and_q, reach};
 use crate::error::Result;
 use crate::export::page::pack::Packer;
 
@@ -72,8 +72,10 @@ pub(super) fn write(
         title,
         verdict: comparison.verdict.name(),
         headline: headline(comparison),
-        facts: assurances(comparison)
+        facts: common(comparison)
             .into_iter()
+            .chain([reach(comparison)])
+            .chain(assurances(comparison))
             .chain(comparison.notes.iter().cloned())
             .collect(),
         unit: &comparison.unit,

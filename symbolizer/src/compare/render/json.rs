@@ -29,6 +29,7 @@ struct Document<'c> {
     total: Row<'c>,
     total_judged: bool,
     rows: Vec<Row<'c>>,
+    callers: &'c [String],
     unjudged: Unjudged,
     renamed: Vec<Renamed<'c>>,
     noise: Noise,
@@ -132,6 +133,7 @@ pub fn write_json(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         total: row(&comparison.total),
         total_judged: comparison.total_judged,
         rows: comparison.rows.iter().map(row).collect(),
+        callers: &comparison.callers,
         unjudged: Unjudged {
             functions: comparison.unjudged,
             cost: comparison.unjudged_cost,

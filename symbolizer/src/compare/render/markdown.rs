@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use super::super::comparison::{ComparedRow, Comparison, RowVerdict, Verdict};
-use super::assurances;
 use super::numbers::{bounds, change, cost, p_and_q, probability};
+use super::{assurances, common, reach};
 use crate::error::Result;
 
 /// Characters of a comment: hosts take 65,536; some hundred are left for what is put around it.
@@ -21,6 +21,13 @@ pub fn write_markdown(comparison: &Comparison, out: &mut dyn Write) -> Result<()
     for reason in &comparison.reasons {
         page.add(&format!("- {}\n", plain(reason)));
     }
+    if let Some(common) = common(comparison) {
+        page.add(&format!("- {}\n", plain(&common)));
+    }
+    // Where nothing was found, it matters first what could have been.
+    if comparison.verdict == Verdict::Pass {
+        page.add(&format!("- {}\n", plain(&reach(comparison))));
+    }
     page.add("\n");
     page.add(HEAD);
     page.add(&line(comparison, &comparison.total));
@@ -35,8 +42,11 @@ pub fn write_markdown(comparison: &Comparison, out: &mut dyn Write) -> Result<()
     page.fold("Allowed", comparison, RowVerdict::Allowed);
     page.fold("Unchanged", comparison, RowVerdict::Same);
     page.add("\n<details><summary>How sure this is</summary>\n\n");
-    for text in assurances(comparison).iter().chain(&comparison.notes) {
-        page.add(&format!("- {}\n", plain(text)));
+    let how_sure = [reach(comparison)]
+        .into_iter()
+        .chain(assurances(comparison));
+    for text in how_sure.chain(comparison.notes.iter().cloned()) {
+        page.add(&format!("- {}\n", plain(&text)));
     }
     for renamed in &comparison.renamed {
         let (from, to) = (code(&renamed.from), code(&renamed.to));

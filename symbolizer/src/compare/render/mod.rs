@@ -36,7 +36,25 @@ pub(super) fn headline(comparison: &Comparison) -> String {
     }
 }
 
-/// Lines about how sure all this is.
+/// What several functions that got slower have in common.
+pub(super) fn common(comparison: &Comparison) -> Option<String> {
+    let names = comparison.callers.join(", called by ");
+    (!names.is_empty()).then(|| format!("most of the rise is below {names}"))
+}
+
+/// How small a rise such runs could show.
+pub(super) fn reach(comparison: &Comparison) -> String {
+    let total = comparison.detectable.total;
+    let total = total.map_or_else(String::new, |total| {
+        format!("of the total by {}, ", percent(total))
+    });
+    format!(
+        "four of five such comparisons would find a rise {total}of a function with a tenth of the cost by {}",
+        percent(comparison.detectable.tenth)
+    )
+}
+
+/// More lines about how sure all this is.
 pub(super) fn assurances(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     let [base, new] = &comparison.sides;
@@ -66,14 +84,6 @@ pub(super) fn assurances(comparison: &Comparison) -> Vec<String> {
             "shares of a total: where one grows, others shrink without having changed".to_owned(),
         );
     }
-    let total = comparison.detectable.total;
-    let total = total.map_or_else(String::new, |total| {
-        format!("of the total by {}, ", percent(total))
-    });
-    lines.push(format!(
-        "four of five such comparisons would find a rise {total}of a function with a tenth of the cost by {}",
-        percent(comparison.detectable.tenth)
-    ));
     if comparison.unjudged > 0 {
         lines.push(format!(
             "{} with {} of the cost {} too few samples to be judged",

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::super::comparison::{ComparedRow, Comparison, RowVerdict, Verdict};
 use super::super::judge::TOTAL;
 use super::numbers::{bounds, change, cost, p_and_q, probability};
-use super::{assurances, headline};
+use super::{assurances, common, headline, reach};
 use crate::error::Result;
 use crate::text::Columns;
 
@@ -103,6 +103,10 @@ fn write_head(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
             writeln!(out, "#   {reason}")?;
         }
     }
+    if let Some(common) = common(comparison) {
+        writeln!(out, "# {common}")?;
+    }
+    writeln!(out, "# {}", reach(comparison))?;
     for line in assurances(comparison) {
         writeln!(out, "# {line}")?;
     }

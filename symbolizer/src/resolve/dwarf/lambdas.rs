@@ -107,7 +107,7 @@ fn scope<'u, 'a>(
 /// nothing where it is no entry.
 fn around(unit: &Unit<Slice<'_>>, wanted: &[UnitOffset], budget: &Budget) -> Vec<Vec<UnitOffset>> {
     let mut found = Vec::with_capacity(wanted.len());
-    let mut open: Vec<Open> = Vec::new();
+    let mut open = Open::default();
     let mut until_check = ENTRIES_PER_CHECK;
     let mut cursor = Cursor::new(unit).ok();
     while let Some(cursor) = cursor.as_mut().filter(|cursor| !cursor.is_empty()) {
@@ -120,15 +120,15 @@ fn around(unit: &Unit<Slice<'_>>, wanted: &[UnitOffset], budget: &Budget) -> Vec
         }
         let Some(head) = cursor.next() else { break };
         let Some(head) = head else { continue };
-        while open.pop_if(|open| open.depth >= head.depth).is_some() {}
+        open.close(head.depth);
         while let Some(next) = wanted.get(found.len()).filter(|next| **next <= head.offset) {
             let is_it = *next == head.offset;
-            found.push(if is_it { scopes(&open) } else { Vec::new() });
+            found.push(if is_it { open.around() } else { Vec::new() });
         }
         let Some(next) = wanted.get(found.len()) else {
             break;
         };
-        if enter(cursor, &head, *next, &mut open).is_none() {
+        if open.enter(cursor, &head, *next).is_none() {
             break;
         }
     }
@@ -136,55 +136,61 @@ fn around(unit: &Unit<Slice<'_>>, wanted: &[UnitOffset], budget: &Budget) -> Vec
     found
 }
 
-/// An entry whose children are gone through.
+/// Entries whose children are gone through, by depth.
+#[derive(Default)]
 struct Open {
-    depth: isize,
-    at: UnitOffset,
-    is_function: bool,
+    functions: Vec<(isize, UnitOffset)>,
+    others: Vec<(isize, UnitOffset)>,
 }
 
-/// The innermost functions that are open, and the entry whose children are at hand.
-fn scopes(open: &[Open]) -> Vec<UnitOffset> {
-    let Some((last, rest)) = open.split_last() else {
-        return Vec::new();
-    };
-    let functions = rest
-        .iter()
-        .filter(|open| open.is_function)
-        .map(|open| open.at);
-    let functions: Vec<UnitOffset> = functions.collect();
-    let first = functions.len().saturating_sub(MAX_NESTED);
-    let innermost = functions.get(first..).unwrap_or_default();
-    innermost.iter().copied().chain([last.at]).collect()
-}
-
-/// Go on to the children of the entry at hand, or to what is behind them where `next` is not among them.
-fn enter(
-    cursor: &mut Cursor<'_, '_>,
-    head: &EntryHead,
-    next: UnitOffset,
-    open: &mut Vec<Open>,
-) -> Option<()> {
-    let (kind, has_children) = cursor.plans.kind(head.plan)?;
-    let mut sibling = None;
-    cursor.read(head, has_children, |attribute, value| {
-        if let Value::Reference(offset) = value
-            && attribute.name == constants::DW_AT_sibling
-        {
-            sibling = Some(offset);
+impl Open {
+    /// An entry at `depth` comes next: what is as deep has ended.
+    fn close(&mut self, depth: isize) {
+        for open in [&mut self.functions, &mut self.others] {
+            while open.pop_if(|(held, _)| *held >= depth).is_some() {}
         }
-    })?;
-    if !has_children {
-        return Some(());
     }
-    let is_before = |sibling: u64| usize::try_from(sibling).is_ok_and(|at| at <= next.0);
-    if sibling.is_some_and(is_before) {
-        return cursor.jump(sibling, head.depth);
+
+    /// The innermost functions, and the entry directly around; nothing where that is a function itself.
+    fn around(&self) -> Vec<UnitOffset> {
+        let innermost = self.functions.last().map_or(-1, |(depth, _)| *depth);
+        let kind = self.others.last().filter(|(depth, _)| *depth > innermost);
+        let Some((_, kind)) = kind else {
+            return Vec::new();
+        };
+        let first = self.functions.len().saturating_sub(MAX_NESTED);
+        let functions = self.functions.get(first..).unwrap_or_default();
+        functions.iter().map(|(_, at)| *at).chain([*kind]).collect()
     }
-    open.push(Open {
-        depth: head.depth,
-        at: head.offset,
-        is_function: kind == Kind::Function,
-    });
-    Some(())
+
+    /// Go on to the children of the entry at hand, or to what is behind them where `next` is not among them.
+    fn enter(
+        &mut self,
+        cursor: &mut Cursor<'_, '_>,
+        head: &EntryHead,
+        next: UnitOffset,
+    ) -> Option<()> {
+        let (kind, has_children) = cursor.plans.kind(head.plan)?;
+        let mut sibling = None;
+        cursor.read(head, has_children, |attribute, value| {
+            if let Value::Reference(offset) = value
+                && attribute.name == constants::DW_AT_sibling
+            {
+                sibling = Some(offset);
+            }
+        })?;
+        if !has_children {
+            return Some(());
+        }
+        let is_before = |sibling: u64| usize::try_from(sibling).is_ok_and(|at| at <= next.0);
+        if sibling.is_some_and(is_before) {
+            return cursor.jump(sibling, head.depth);
+        }
+        let open = match kind {
+            Kind::Function => &mut self.functions,
+            _ => &mut self.others,
+        };
+        open.push((head.depth, head.offset));
+        Some(())
+    }
 }
