@@ -33,8 +33,8 @@ def _ours() -> Rawstack:
 
 
 def _perf() -> Perf:
-    # Build IDs are of no use here, and this perf breaks off over some.
-    return Perf("perf script (dwarf)", "--call-graph", "dwarf,65528", "--no-buildid", "--no-buildid-cache")
+    # Where build IDs come with mappings, perf is not touched by those that the kernel marks for a recorder beside it.
+    return Perf("perf script (dwarf)", "--call-graph", "dwarf,65528", "--buildid-mmap")
 
 
 def _record(peer: Rawstack | Perf, name: str, frequency: int, command: list[str]) -> Path:
