@@ -30,6 +30,7 @@ mod names;
 mod off_cpu;
 mod offline;
 mod output;
+mod perf;
 mod privilege;
 mod processes;
 mod recording;

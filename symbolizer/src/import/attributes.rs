@@ -54,6 +54,11 @@ impl Attribute {
         !self.is_dummy() && format.intersects(SampleFormat::IP | SampleFormat::CALLCHAIN)
     }
 
+    /// Whether its records of mappings are to have build IDs.
+    pub(super) fn has_build_ids(&self) -> bool {
+        self.attr.flags.contains(AttrFlags::BUILD_ID)
+    }
+
     /// It has no samples, and stands for mappings and names.
     pub(super) fn is_dummy(&self) -> bool {
         matches!(

@@ -13,6 +13,28 @@ use super::convert::{Converter, Failure, Taken, cut};
 const PROT_EXEC: u32 = 4;
 /// Page size where nothing says it.
 const PAGE_SIZE: u32 = 4096;
+/// Bit of a record's `misc`: a build ID stands in the place of device and inode.
+const MISC_BUILD_ID: u16 = 1 << 14;
+/// Where in the body of a record that place is: behind process, thread, address, length and offset.
+const FILE_AT: usize = 32;
+/// Lengths of the build IDs that linkers make by default.
+const USUAL_LENGTHS: [u8; 2] = [16, 20];
+
+/// `misc` of a mapping, without the bit that says it has a build ID where it has none.
+///
+/// Linux from 5.12 on leaves that bit set in the records of those who have not asked for build IDs, while anybody else on
+/// that CPU does, as rawstack-record does (`perf_event_mmap_output` in `kernel/events/core.c`). Then device and inode are
+/// taken for a build ID, and its length is that of no build ID in most cases. `is_asked` is whether the event that the
+/// record belongs to has asked; perf can also put build IDs in afterwards.
+pub(super) fn true_misc(misc: u16, body: &[u8], is_asked: bool) -> u16 {
+    let usual = |file: &[u8]| matches!(file, [length, 0, 0, 0] if USUAL_LENGTHS.contains(length));
+    let file = body.get(FILE_AT..FILE_AT + 4);
+    if is_asked || file.is_some_and(usual) {
+        misc
+    } else {
+        misc & !MISC_BUILD_ID
+    }
+}
 
 impl<W: Write> Converter<'_, W> {
     pub(super) fn map(&mut self, map: &MmapRecord<'_>) -> Taken {
@@ -136,5 +158,26 @@ fn module_kind(path: &str) -> ModuleKind {
         ModuleKind::Elf
     } else {
         ModuleKind::Anonymous
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that devices and inodes are not taken for build IDs, and build IDs that were put in later are.
+    #[test]
+    fn wrong_build_ids() {
+        let misc = MISC_BUILD_ID | 2;
+        let of = |file: [u8; 4], is_asked| {
+            let body = [&[0; FILE_AT][..], &file, &[1; 20]].concat();
+            true_misc(misc, &body, is_asked) == misc
+        };
+        // Devices: 254:1 (virtio), 8:1 (SCSI), 259:3 (NVMe), 0:29 (overlayfs).
+        for device in [[254, 0, 0, 0], [8, 0, 0, 0], [3, 1, 0, 0], [0; 4]] {
+            assert!(!of(device, false), "{device:?}");
+        }
+        assert!(of([20, 0, 0, 0], false) && of([16, 0, 0, 0], false) && of([8, 0, 0, 0], true));
+        assert_eq!(true_misc(misc, &[], false), 2);
     }
 }

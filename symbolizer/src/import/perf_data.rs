@@ -12,6 +12,7 @@ use linux_perf_event_reader::{
 use super::attributes::{Attribute, Owners};
 use super::bytes::Cursor;
 use super::header::{self, Facts, take_announcement};
+use super::maps::true_misc;
 use super::rounds::{Raw, Rounds};
 use super::unpack::Unpacker;
 use super::{AUXTRACE, BUILD_ID, COMPRESSED, COMPRESSED2, FINISHED_ROUND, FIRST_USER_TYPE};
@@ -282,8 +283,15 @@ impl PerfData {
         let Some(info) = self.infos.get(raw.event) else {
             return;
         };
-        let data = RawData::Single(&raw.body);
-        let record = RawEventRecord::new(RecordType(raw.kind), raw.misc, data, *info);
+        let kind = RecordType(raw.kind);
+        let misc = if kind == RecordType::MMAP2 {
+            let attribute = self.attributes.get(raw.event);
+            let is_asked = attribute.is_some_and(Attribute::has_build_ids);
+            true_misc(raw.misc, &raw.body, is_asked)
+        } else {
+            raw.misc
+        };
+        let record = RawEventRecord::new(kind, misc, RawData::Single(&raw.body), *info);
         // The library asserts what a file says.
         match guarded(|| record.parse()) {
             Some(Ok(parsed)) => each(parsed),

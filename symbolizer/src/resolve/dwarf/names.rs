@@ -56,7 +56,7 @@ pub(super) struct NameFinder<'u, 'a, 'c> {
     units: &'u Units<'a, 'c>,
     unit: &'u Unit<Slice<'a>>,
     /// Whether it is wanted where functions are declared.
-    pub(super) declarations: bool,
+    declarations: bool,
     found: HashMap<usize, Names<'a>>,
     /// Files in which functions are declared, by unit and number in its line program.
     files: HashMap<(usize, u64), Option<u32>>,
