@@ -26,7 +26,7 @@ test-kernels: ## record on other kernels, from 5.10 to the newest, each booted i
 	@scripts/setup build dist vm
 	@tests/vm/run $(SERIES)
 
-test-long: ## Spark reads an export, and every fuzz target for a minute (needs a nightly Rust)
+test-long: ## Spark reads an export, gdb unwinds 10,000 stacks, every fuzz target for a minute (nightly Rust)
 	@scripts/setup build test
 	@scripts/test-long
 

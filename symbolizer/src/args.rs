@@ -78,7 +78,7 @@ pub(crate) enum Verb {
     Import(ImportArgs),
     /// Put several archives into one
     Merge(MergeArgs),
-    /// Copy an archive without what it holds of programs' memory
+    /// Copy an archive without what it holds of programs' memory: with stacks in its place
     Scrub(ScrubArgs),
     /// Record with rawstack-record (see `rawstack record --help`)
     #[command(disable_help_flag = true)]
@@ -90,11 +90,7 @@ impl Verb {
     pub(crate) fn reads_debug_files(&self) -> bool {
         match self {
             Self::Info(args) => !args.raw,
-            Self::Verify(_)
-            | Self::Merge(_)
-            | Self::Scrub(_)
-            | Self::Cache(_)
-            | Self::Record(_) => false,
+            Self::Verify(_) | Self::Merge(_) | Self::Cache(_) | Self::Record(_) => false,
             _ => true,
         }
     }

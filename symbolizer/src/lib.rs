@@ -20,6 +20,7 @@ pub mod pack;
 pub mod profile;
 pub mod report;
 pub mod resolve;
+mod scrub;
 pub mod source_files;
 pub mod staged;
 pub mod symbolize;

@@ -7,10 +7,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rawstack_format::record::{Part, Record};
-use rawstack_format::{ChunkInfo, Counters, Damage, Header, Kind, Reader, Writer};
+use rawstack_format::{Chunk, ChunkInfo, Counters, Damage, Header, Kind, Reader, Writer};
 
+use crate::copied::Unwinding;
 use crate::error::{Error, Result};
 use crate::profile::load;
+use crate::scrub::{Piece, Scrub};
+use crate::text::clean;
 
 type Input = Reader<load::Input>;
 
@@ -22,6 +25,7 @@ pub struct Inputs {
     standard: Option<Input>,
     salt: u32,
     drops_copies: bool,
+    unwinding: Option<Unwinding>,
 }
 
 /// What was merged.
@@ -35,6 +39,8 @@ pub struct Merged {
     pub dropped: u64,
     /// Parts that were not whole: their names, and what was missing.
     pub damaged: Vec<(String, Damage)>,
+    /// What there is to say of stacks that were unwound.
+    pub unwound: Vec<String>,
 }
 
 impl Inputs {
@@ -59,6 +65,7 @@ impl Inputs {
             standard,
             salt,
             drops_copies: false,
+            unwinding: None,
         })
     }
 
@@ -66,6 +73,14 @@ impl Inputs {
     #[must_use]
     pub fn dropping_copies(mut self, drops_copies: bool) -> Self {
         self.drops_copies = drops_copies;
+        self
+    }
+
+    /// Leave out copies of stacks, and put what they are unwound to in their place.
+    #[must_use]
+    pub fn unwinding_copies(mut self, unwinding: Option<Unwinding>) -> Self {
+        self.drops_copies |= unwinding.is_some();
+        self.unwinding = unwinding;
         self
     }
 
@@ -82,6 +97,7 @@ impl Inputs {
             counters: Counters::default(),
             is_closed: false,
             drops_copies: self.drops_copies,
+            scrub: self.unwinding.take().map(Scrub::new),
         };
         let last = self.paths.len().saturating_sub(1);
         for (number, path) in self.paths.iter().enumerate() {
@@ -93,6 +109,8 @@ impl Inputs {
             merger.take(input.keeping_stored(), path, number == last)?;
             done();
         }
+        let told = merger.scrub.map(|scrub| scrub.told);
+        merger.merged.unwound = told.unwrap_or_default();
         Ok(merger.merged)
     }
 }
@@ -104,6 +122,10 @@ fn open(path: &Path) -> Result<Input> {
     })
 }
 
+fn is_part(record: &Record) -> bool {
+    matches!(record, Record::Part(_))
+}
+
 struct Merger<'w, W> {
     writer: &'w mut Writer<W>,
     merged: Merged,
@@ -113,6 +135,8 @@ struct Merger<'w, W> {
     is_closed: bool,
     /// Copies of stacks are left out.
     drops_copies: bool,
+    /// Puts what they are unwound to in their place.
+    scrub: Option<Scrub>,
 }
 
 /// A part while it is copied.
@@ -186,21 +210,7 @@ impl<W: Write> Merger<'_, W> {
             }
             part.bytes = part.bytes.saturating_add(chunk.info.len_in_file());
             part.end = chunk.info.position.saturating_add(chunk.info.len_in_file());
-            match (chunk.record, chunk.stored) {
-                (Some(Record::Part(told)), _) => part.told = Some(told),
-                _ if self.drops_copies && chunk.info.kind == Kind::STACK_COPIES => {
-                    self.merged.dropped += 1;
-                }
-                (_, Some(stored)) if chunk.info.kind != Kind::INDEX => {
-                    self.begin()?;
-                    self.counters = chunk.info.counters;
-                    self.writer
-                        .append(&stored, self.counters)
-                        .map_err(Error::Merge)?;
-                    self.merged.chunks += 1;
-                }
-                _ => {}
-            }
+            self.chunk(chunk, &mut part)?;
             open = Some(part);
         }
         let part = open.unwrap_or_default();
@@ -209,6 +219,43 @@ impl<W: Write> Merger<'_, W> {
         told.is_cut |= input.header().has_parts() && !is_whole;
         told.is_last = is_last;
         self.close(told)
+    }
+
+    /// Copy one chunk of `part`.
+    fn chunk(&mut self, mut chunk: Chunk, part: &mut Open) -> Result<()> {
+        let is_copies = chunk.info.kind == Kind::STACK_COPIES;
+        self.merged.dropped += u64::from(is_copies && self.drops_copies);
+        if let Some(Record::Part(told)) = chunk.record.take_if(|held| is_part(held)) {
+            part.told = Some(told);
+            return Ok(());
+        }
+        if chunk.info.kind == Kind::INDEX {
+            return Ok(());
+        }
+        match self.scrub.take() {
+            Some(mut scrub) => {
+                let done = scrub.take(chunk, &mut |piece, counters| self.put(piece, counters));
+                self.scrub = Some(scrub);
+                done
+            }
+            None if is_copies && self.drops_copies => Ok(()),
+            None => match chunk.stored {
+                Some(stored) => self.put(Piece::Stored(Box::new(stored)), chunk.info.counters),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn put(&mut self, piece: Piece, counters: Counters) -> Result<()> {
+        self.begin()?;
+        self.counters = counters;
+        let written = match piece {
+            Piece::Stored(stored) => self.writer.append(&stored, counters),
+            Piece::Record(record) => self.writer.write(&record, counters),
+        };
+        written.map_err(Error::Merge)?;
+        self.merged.chunks += 1;
+        Ok(())
     }
 
     /// Make sure that what comes is not of a part that is closed.
@@ -223,6 +270,12 @@ impl<W: Write> Merger<'_, W> {
 
     /// Say behind a part's chunks what it was.
     fn close(&mut self, part: Part) -> Result<()> {
+        if let Some(mut scrub) = self.scrub.take() {
+            let name = clean(&part.name);
+            let done = scrub.end(&name, &mut |piece, counters| self.put(piece, counters));
+            self.scrub = Some(scrub);
+            done?;
+        }
         self.begin()?;
         if !part.damage.is_none() || !part.damage.ended || part.is_cut {
             let damaged = (part.name.clone(), part.damage.clone());

@@ -12,11 +12,12 @@ import living
 import pictures
 import recording
 import resolving
+import unwinding
 from measure import Failed, run
 from peers import FOLDER
 from table import Row, print_row, write
 
-ROWS = {**recording.ROWS, **copying.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS, **comparing.ROWS}
+ROWS = {**recording.ROWS, **copying.ROWS, **unwinding.ROWS, **blocking.ROWS, **living.ROWS, **resolving.ROWS, **pictures.ROWS, **comparing.ROWS}
 
 
 def host_facts() -> dict[str, str]:

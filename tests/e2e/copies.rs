@@ -8,7 +8,7 @@ use std::path::Path;
 use rawstack_format::Reader;
 use rawstack_format::copies::{CopyLoss, StackCopy};
 use rawstack_format::record::{Record, Sample, State};
-use rawstack_test_support::json::rawstack_on;
+use rawstack_test_support::json::{Sample as DumpedSample, parse, rawstack_on};
 use rawstack_test_support::programs::workload;
 
 use crate::recording::{Lab, Recording, percent, text};
@@ -354,7 +354,11 @@ fn compare_walks(recording: &Recording, wants: impl Fn(&str) -> bool) -> (usize,
         }
     });
     let (mut equal, mut all) = (0, 0);
-    for sample in recording.samples_in("complete") {
+    let dumped = rawstack_on("dump", &recording.archive)
+        .args(["--stacks", "frame-pointers"])
+        .success();
+    let samples = dumped.stdout.lines().map(parse::<DumpedSample>);
+    for sample in samples.filter(|sample| sample.state == "complete") {
         let Some(walked) = walked.get(&number(&sample.id)) else {
             continue;
         };
@@ -447,6 +451,7 @@ fn cut_and_scrubbed() {
     }
     let clean = lab.path("clean.rawstack");
     rawstack_on("scrub", &recording.archive)
+        .args(["--stacks", "frame-pointers"])
         .arg("-o")
         .arg(&clean)
         .success();
@@ -454,7 +459,10 @@ fn cut_and_scrubbed() {
         for_each_copy(&clean, |copy| panic!("{copy:?}")).len() as u64,
         recording.info.samples
     );
-    let dump = |archive: &Path| rawstack_on("dump", archive).success().stdout;
+    let dump = |archive: &Path| {
+        let run = rawstack_on("dump", archive).args(["--stacks", "frame-pointers"]);
+        run.success().stdout
+    };
     assert_eq!(dump(&clean), dump(&recording.archive));
     let merged = lab.path("merged.rawstack");
     let merge = |option: &[&str]| {

@@ -37,3 +37,4 @@ mod recording;
 mod runs;
 mod secrets;
 mod targets;
+mod unwound;

@@ -186,8 +186,8 @@ fn workload(name: &str) -> PathBuf {
     out.join(name)
 }
 
-/// Let gdb take `count` samples of `program`.
-fn take(program: &Path, count: usize) -> Samples {
+/// Let gdb take `count` samples of `program`, given `argument`.
+fn take(program: &Path, argument: &str, count: usize) -> Samples {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("samples");
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/unwind/sample.py");
@@ -196,7 +196,7 @@ fn take(program: &Path, count: usize) -> Samples {
         .arg(&script)
         .arg("--args")
         .arg(program)
-        .arg("3600")
+        .arg(argument)
         .env("SAMPLES", count.to_string())
         .env("OUT", &out)
         .current_dir(folder.path())
@@ -227,8 +227,12 @@ fn is_same(sample: &Sample, unwound: &Unwound) -> bool {
 }
 
 fn compare(name: &str) {
+    compare_program(name, &workload(name), "3600");
+}
+
+fn compare_program(name: &str, program: &Path, argument: &str) {
     let count = env::var("UNWIND_SAMPLES").map_or(USUAL, |text| text.parse().unwrap());
-    let mut samples = take(&workload(name), count);
+    let mut samples = take(program, argument, count);
     let unwound = samples.unwind(1);
     assert!(
         unwound == samples.unwind(3),
@@ -300,4 +304,21 @@ fn cpp_stacks_are_those_of_gdb() {
 #[test]
 fn rust_stacks_are_those_of_gdb() {
     compare("unwound_rust");
+}
+
+/// Check that stacks of an interpreter with its libraries are gdb's.
+#[test]
+fn python_stacks_are_those_of_gdb() {
+    // Of what stands on the path the interpreter itself, which gdb can run.
+    let asked = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .unwrap();
+    let python = String::from_utf8(asked.stdout).unwrap();
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/unwind/busy.py");
+    compare_program(
+        "python3",
+        Path::new(python.trim()),
+        script.to_str().unwrap(),
+    );
 }

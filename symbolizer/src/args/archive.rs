@@ -147,15 +147,27 @@ pub(crate) struct MergeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Recordings made with --unwind stack-copy hold memory of the recorded programs: their stacks,
-with whatever secrets lie there. What is made here has none of it; stacks are as frame
-pointers gave them. All else stays as it is, and what is missing in a damaged archive is told.
+with whatever secrets lie there. What is made here has none of it. The copies become the
+stacks that they are unwound to, with the programs where they were recorded, or what was
+packed of them; how many did not reach their end is told. All else stays as it is, and what
+is missing in a damaged archive is told.
 
 EXAMPLES:
-  rawstack scrub web.rawstack -o web-public.rawstack")]
+  rawstack scrub web.rawstack -o web-public.rawstack
+  rawstack scrub web.rawstack --symbol-dir web-programs.tar -o web-public.rawstack
+  rawstack scrub web.rawstack --stacks frame-pointers -o web-public.rawstack")]
+#[command(
+    mut_arg("no_cache", |arg| arg.hide(true)),
+    mut_arg("no_inlines", |arg| arg.hide(true)),
+    mut_arg("symbols_only", |arg| arg.hide(true))
+)]
 pub(crate) struct ScrubArgs {
     /// Archive; a merged one, too
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Where the recorded programs are
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
     /// Output
     #[command(flatten)]
     pub(crate) made: MadeArgs,

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use rawstack_format::{Writer, WriterOptions};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::staged::Staged;
+use rawstack_symbolizer::watch::no_way_back;
 
 use crate::args::archive::MadeArgs;
 
@@ -20,6 +21,7 @@ pub(super) fn make<T>(
     let target = args.output.as_path();
     if target == Path::new("-") {
         output::refuse_terminal(Some(target))?;
+        no_way_back();
         return written(Box::new(io::stdout()), options, fill);
     }
     refuse_existing(target, args.force)?;

@@ -6,6 +6,7 @@ use std::slice;
 
 use anyhow::Result;
 use rawstack_format::{Damage, WriterOptions};
+use rawstack_symbolizer::copied::Unwinding;
 use rawstack_symbolizer::merge::{Inputs, Merged};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::text::clean;
@@ -15,12 +16,14 @@ use crate::args::archive::{MadeArgs, MergeArgs, ScrubArgs};
 
 /// Make one archive of several.
 pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
-    make("merging", &args.files, &args.made, args.drop_copies)
+    make("merging", &args.files, &args.made, args.drop_copies, None)
 }
 
-/// Copy an archive, without what it holds of memory.
+/// Copy an archive, without what it holds of memory: copies of stacks become the stacks that they are unwound to.
 pub(crate) fn scrub(args: &ScrubArgs) -> Result<ExitCode> {
-    make("copying", slice::from_ref(&args.file), &args.made, true)
+    let unwinding = select::unwinding(&args.symbols)?;
+    let files = slice::from_ref(&args.file);
+    make("copying", files, &args.made, true, unwinding)
 }
 
 /// `doing` is what the progress says.
@@ -29,11 +32,14 @@ fn make(
     files: &[PathBuf],
     made: &MadeArgs,
     drops_copies: bool,
+    unwinding: Option<Unwinding>,
 ) -> Result<ExitCode> {
     let target = made.output.as_path();
     let files = select::archives(files, Some(target))?;
     let bar = output::progress(doing, files.len(), made.quiet);
-    let inputs = Inputs::open(files)?.dropping_copies(drops_copies);
+    let inputs = Inputs::open(files)?
+        .dropping_copies(drops_copies)
+        .unwinding_copies(unwinding);
     let mut options = WriterOptions::default();
     // The same inputs give the same bytes.
     options.salt = Some(inputs.salt());
@@ -55,6 +61,9 @@ fn tell(merged: &Merged, bytes: u64, target: &Path) {
             "rawstack: {name} is not whole: {}; what is whole was taken",
             what(damage)
         );
+    }
+    for line in &merged.unwound {
+        eprintln!("rawstack: {line}");
     }
     if merged.dropped > 0 {
         let dropped = merged.dropped;

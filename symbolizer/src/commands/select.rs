@@ -196,7 +196,7 @@ pub(super) fn shared(addresses: bool, symbols: &SymbolArgs) -> Result<load::Shar
 }
 
 /// What unwinds copies of stacks, where the options want that.
-fn unwinding(symbols: &SymbolArgs) -> Result<Option<Unwinding>> {
+pub(super) fn unwinding(symbols: &SymbolArgs) -> Result<Option<Unwinding>> {
     let stacks = match symbols.stacks {
         StackChoice::Auto => Stacks::Auto,
         StackChoice::FramePointers => return Ok(None),

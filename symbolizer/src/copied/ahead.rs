@@ -1,4 +1,4 @@
-//! Records on their way, while the copies among them are unwound. Knows no rows but those of mappings.
+//! What an archive holds on its way, while the copies in it are unwound. Knows no rows but those of mappings.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,28 +19,40 @@ const MORE_JOBS: usize = 2;
 /// Records that wait for the copies before them, at most.
 const MAX_WAITING: usize = 64;
 
-/// A record, and what comes of the copies that stand before it.
+/// What goes through.
+pub(crate) trait HasRecord {
+    /// The record in it, where there is one.
+    fn record(&self) -> Option<&Record>;
+}
+
+impl HasRecord for Record {
+    fn record(&self) -> Option<&Record> {
+        Some(self)
+    }
+}
+
+/// What goes through, and what comes of the copies that stand before it.
 #[derive(Debug)]
-struct Entry {
-    record: Option<Record>,
+struct Entry<T> {
+    item: Option<T>,
     unwound: Option<Receiver<UnwoundCopies>>,
 }
 
-/// A record that is ready, with the stacks of the copies that stood before it.
-pub(crate) type Ready = (Option<Record>, Option<UnwoundCopies>);
+/// What is ready, with the stacks of the copies that stood before it; no item where nothing followed these.
+pub(crate) type Ready<T> = (Option<T>, Option<UnwoundCopies>);
 
 /// Records of one archive in their order.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Ahead<T> {
     archive: u32,
-    queue: VecDeque<Entry>,
+    queue: VecDeque<Entry<T>>,
     jobs: usize,
     spaces: Spaces,
     /// Copies whose batch is still to come.
     copies: Option<StackCopies>,
 }
 
-impl Ahead {
+impl<T: HasRecord> Ahead<T> {
     /// Of archive number `archive`.
     pub(crate) fn new(archive: u32) -> Self {
         Self {
@@ -52,53 +64,57 @@ impl Ahead {
         }
     }
 
-    /// Add the next record.
-    pub(crate) fn push(&mut self, record: Record, unwinding: &mut Unwinding) {
-        let mut unwound = None;
-        match record {
-            Record::StackCopies(copies) => {
-                // Those before are of a batch that is lost.
-                if let Some(before) = self.copies.replace(copies) {
-                    unwound = Some(self.start(before, HashMap::default(), unwinding));
-                }
-                if unwound.is_some() {
-                    self.queue.push_back(Entry {
-                        record: None,
-                        unwound,
-                    });
-                }
-                return;
-            }
-            Record::Batch(ref batch) => {
-                self.spaces.take(self.archive, batch, unwinding);
-                let has_rows = !(batch.samples.is_empty() && batch.completions.is_empty());
-                if let Some(copies) = self.copies.take_if(|_| has_rows) {
-                    let times = self.times(batch);
-                    unwound = Some(self.start(copies, times, unwinding));
-                }
-            }
-            Record::Vdso(ref vdso) => unwinding.add_vdso(self.archive, vdso),
-            _ => {}
-        }
+    /// Take copies, which wait for the batch that they are of.
+    pub(crate) fn copies(&mut self, copies: StackCopies, unwinding: &mut Unwinding) {
+        // Those before are of a batch that is lost.
+        self.end(unwinding);
+        self.copies = Some(copies);
+    }
+
+    /// Take `item`, whose record is none of copies.
+    pub(crate) fn push(&mut self, item: T, unwinding: &mut Unwinding) {
+        let unwound = self.before(item.record(), unwinding);
         self.queue.push_back(Entry {
-            record: Some(record),
+            item: Some(item),
             unwound,
         });
     }
 
-    /// Nothing follows.
+    /// Start to unwind what stands before a record that needs it.
+    fn before(
+        &mut self,
+        record: Option<&Record>,
+        unwinding: &mut Unwinding,
+    ) -> Option<Receiver<UnwoundCopies>> {
+        match record? {
+            Record::Batch(batch) => {
+                self.spaces.take(self.archive, batch, unwinding);
+                let has_rows = !(batch.samples.is_empty() && batch.completions.is_empty());
+                let copies = self.copies.take_if(|_| has_rows)?;
+                let times = self.times(batch);
+                Some(self.start(copies, times, unwinding))
+            }
+            Record::Vdso(vdso) => {
+                unwinding.add_vdso(self.archive, vdso);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// No batch follows the copies that were taken last.
     pub(crate) fn end(&mut self, unwinding: &mut Unwinding) {
         if let Some(copies) = self.copies.take() {
             let unwound = Some(self.start(copies, HashMap::default(), unwinding));
             self.queue.push_back(Entry {
-                record: None,
+                item: None,
                 unwound,
             });
         }
     }
 
-    /// The next record that is ready; waits where `all` are wanted, or where many are on their way.
-    pub(crate) fn pop(&mut self, all: bool, unwinding: &Unwinding) -> Option<Ready> {
+    /// The next item that is ready; waits where `all` are wanted, or where many are on their way.
+    pub(crate) fn pop(&mut self, all: bool, unwinding: &Unwinding) -> Option<Ready<T>> {
         let most = unwinding.threads() + MORE_JOBS;
         let front = self.queue.front()?;
         let unwound = match &front.unwound {
@@ -114,7 +130,7 @@ impl Ahead {
         };
         self.jobs -= usize::from(unwound.is_some());
         let entry = self.queue.pop_front()?;
-        Some((entry.record, unwound))
+        Some((entry.item, unwound))
     }
 
     fn start(

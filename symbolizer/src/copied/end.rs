@@ -95,6 +95,11 @@ impl<M: Copy + Ord> EndCounts<M> {
         *self.counts.entry(end).or_default() += 1;
     }
 
+    /// Count so many more.
+    pub(crate) fn add_many(&mut self, end: CopyEnd<M>, count: u64) {
+        *self.counts.entry(end).or_default() += count;
+    }
+
     /// All, by end.
     pub fn iter(&self) -> impl Iterator<Item = (CopyEnd<M>, u64)> {
         self.counts.iter().map(|(&end, &count)| (end, count))

@@ -8,7 +8,7 @@ use rawstack_format::id::StackId;
 
 use super::end::CopyEnd;
 use super::memory::CopyMemory;
-use super::spaces::{Known, Space};
+use super::spaces::{Known, Space, Version};
 use super::stacks::{NO_NODE, StackSet};
 use super::totals::CopyTotals;
 use crate::unwind::{
@@ -16,7 +16,7 @@ use crate::unwind::{
 };
 
 /// Versions of address spaces other than the last one that are made for one chunk; behind them the last one stands in.
-const MAX_VERSIONS: usize = 64;
+const MAX_VERSIONS: usize = 256;
 
 /// A chunk of copies, and what is needed to unwind it.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ struct Worker<'j> {
     set: StackSet,
     frames: Vec<UnwoundFrame>,
     /// Earlier versions of address spaces, by process.
-    versions: HashMap<(u32, usize), AddressSpace>,
+    versions: HashMap<(u32, Version), AddressSpace>,
 }
 
 impl Worker<'_> {
@@ -106,8 +106,8 @@ impl Worker<'_> {
         let space = self.job.known.get(&copy.pid);
         let space = space.map_or(&nothing, |space| space);
         let (last, mut mapped) = space.last();
-        let time = self.job.times.get(&copy.owner);
-        let version = time.map_or(last, |&time| space.version(time));
+        let time = self.job.times.get(&copy.owner).copied();
+        let version = space.version(copy.program_since_ns, time.unwrap_or(u64::MAX));
         if version != last {
             let key = (copy.pid, version);
             if self.versions.len() < MAX_VERSIONS || self.versions.contains_key(&key) {

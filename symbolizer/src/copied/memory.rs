@@ -34,8 +34,9 @@ impl Memory for CopyMemory<'_> {
         Some((low | high) & (u64::MAX >> (64 - bits)))
     }
 
-    fn replaced(&self, _: u64) -> Option<u64> {
-        None
+    #[inline]
+    fn return_address(&self, found: u64, cfa: u64) -> Option<u64> {
+        self.copy.return_address(found, cfa)
     }
 
     fn part(&self, address: u64) -> Option<usize> {

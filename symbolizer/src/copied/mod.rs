@@ -8,9 +8,11 @@ mod ahead;
 mod end;
 mod job;
 mod memory;
+mod owners;
 mod spaces;
 mod stacks;
 mod totals;
+mod written;
 
 use std::fmt;
 use std::path::Path;
@@ -27,10 +29,12 @@ use crate::debug_file::locate::{FoundBy, ModuleFiles};
 use crate::debug_file::mmap::FileBytes;
 use crate::unwind::{FindFiles, ModuleId, Modules, Rules, Unwinder};
 
-pub(crate) use ahead::Ahead;
+pub(crate) use ahead::{Ahead, HasRecord};
 pub use end::{CopyEnd, EndCounts};
 pub(crate) use job::UnwoundCopies;
+pub(crate) use owners::Owners;
 pub use totals::CopyTotals;
+pub(crate) use written::Rewriter;
 
 /// vDSO images that are kept of one archive; a machine has one or two.
 const MAX_VDSOS: usize = 8;

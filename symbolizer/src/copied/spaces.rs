@@ -13,6 +13,9 @@ const MAX_MAPPINGS: usize = 1 << 15;
 /// Mappings that are known of all processes of an epoch at most.
 const MAX_ALL: usize = 1 << 18;
 
+/// Which rows of a process are in force: the first, and the one behind the last.
+pub(super) type Version = (usize, usize);
+
 /// The mappings of a process, with the times since when they were there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Space {
@@ -41,19 +44,21 @@ impl Space {
         }
     }
 
-    /// How many rows were in force at `time_ns`.
-    pub(super) fn version(&self, time_ns: u64) -> usize {
-        self.rows.partition_point(|(since, _)| *since <= time_ns)
+    /// The rows of a program that began at `from_ns`, as they were at `to_ns`.
+    pub(super) fn version(&self, from_ns: u64, to_ns: u64) -> Version {
+        let first = self.rows.partition_point(|(since, _)| *since < from_ns);
+        let behind = self.rows.partition_point(|(since, _)| *since <= to_ns);
+        (first, behind)
     }
 
-    /// What is mapped in the end: the version of all rows.
-    pub(super) fn last(&self) -> (usize, &AddressSpace) {
-        (self.rows.len(), &self.now)
+    /// What is mapped in the end, and which version that is: that of all rows.
+    pub(super) fn last(&self) -> (Version, &AddressSpace) {
+        ((0, self.rows.len()), &self.now)
     }
 
     /// What was mapped in a version.
-    pub(super) fn at(&self, version: usize) -> AddressSpace {
-        let rows = self.rows.get(..version).unwrap_or_default();
+    pub(super) fn at(&self, (first, behind): Version) -> AddressSpace {
+        let rows = self.rows.get(first..behind).unwrap_or_default();
         AddressSpace::new(rows.iter().map(|(_, mapped)| *mapped))
     }
 
@@ -161,9 +166,14 @@ mod tests {
         space.settle();
         let offset = |space: &AddressSpace, address| space.find(address).map(|held| held.offset);
         let (version, now) = space.last();
-        assert_eq!((version, offset(now, 0x1800)), (3, Some(5)));
-        assert_eq!(space.version(100), 3);
-        let before = space.at(space.version(49));
+        assert_eq!((version, offset(now, 0x1800)), ((0, 3), Some(5)));
+        assert_eq!(space.version(0, 100), (0, 3));
+        let another = space.at(space.version(60, 100));
+        assert_eq!(
+            (offset(&another, 0x1800), offset(&another, 0x3800)),
+            (None, Some(7))
+        );
+        let before = space.at(space.version(0, 49));
         assert_eq!(
             (offset(&before, 0x1800), offset(&before, 0x3800)),
             (Some(1), None)

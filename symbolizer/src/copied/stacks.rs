@@ -87,4 +87,16 @@ mod tests {
         assert_eq!(set.nodes[leaf.unwrap() as usize].0, short.unwrap());
         assert_eq!(set.add(7, &[]), Some(NO_NODE));
     }
+
+    /// Check that stacks that have nothing in common do not fill memory: there is a point from which on none is taken.
+    #[test]
+    fn bounded() {
+        let mut set = StackSet::default();
+        let taken = (0..64_u64).take_while(|number| {
+            let deep: Vec<u64> = (0..1 << 16).map(|depth| number << 32 | depth).collect();
+            set.add(7, &stack(&deep)).is_some()
+        });
+        assert_eq!(taken.count(), MAX_NODES >> 16);
+        assert_eq!(set.nodes.len(), MAX_NODES);
+    }
 }

@@ -6,12 +6,10 @@ use rawstack_format::id::{FileOffset, ModuleIndex, StackId};
 use rawstack_format::record::{Frame, FrameKind};
 
 use super::tree::{FrameId, Mark, ModuleId, NodeId, StackTree, TreeFrame};
-use crate::copied::{CopyEnd, Stacks, Unwinding, UnwoundCopies};
+use crate::copied::{CopyEnd, Owners, Stacks, Unwinding, UnwoundCopies};
 use crate::resolve::file_offset::AddressKind;
 use crate::unwind::FoundBy;
 
-/// Threads whose last user half is remembered, for samples that come behind it.
-const MAX_THREADS: usize = 1 << 16;
 /// Stacks that were put together of two, at most.
 const MAX_CHOSEN: usize = 1 << 18;
 
@@ -35,8 +33,7 @@ pub(super) struct CopiedStacks {
     stacks: Stacks,
     /// Copies have come.
     has_any: bool,
-    held: HashMap<StackId, Held>,
-    last: HashMap<(u32, u32), StackId>,
+    owners: Owners<Held>,
     chosen: HashMap<(NodeId, NodeId, Mark), NodeId>,
 }
 
@@ -88,22 +85,13 @@ impl CopiedStacks {
             let parent = parent.unwrap_or(NodeId::NONE);
             nodes.push(tree.add_node(parent, frame.unwrap_or(FrameId::NONE)));
         }
-        let last = &self.last;
-        let kept = last.values();
-        let mut held: HashMap<StackId, Held> = kept
-            .filter_map(|owner| Some((*owner, *self.held.get(owner)?)))
-            .collect();
-        if self.last.len() > MAX_THREADS {
-            self.last.clear();
-        }
+        self.owners.next_batch();
         for copy in &done.stacks {
             let user = nodes.get(copy.leaf as usize).copied();
             let end = copy.end.map(|id| module_of(id, tree));
             let user = user.unwrap_or(NodeId::NONE);
-            held.insert(copy.owner, Held { user, end });
-            self.last.insert(copy.task, copy.owner);
+            self.owners.add(copy.owner, copy.task, Held { user, end });
         }
-        self.held = held;
     }
 
     /// The user half of `owner`, of which `recorded` was recorded.
@@ -114,8 +102,8 @@ impl CopiedStacks {
         tree: &mut StackTree,
     ) -> UserHalf {
         let has_frames = recorded != NodeId::NONE;
-        let held = match self.held.get(&owner) {
-            Some(held) => *held,
+        let held = match self.owners.get(owner) {
+            Some(held) => held,
             None if self.has_any && has_frames => Held {
                 user: NodeId::NONE,
                 end: CopyEnd::NoCopy,

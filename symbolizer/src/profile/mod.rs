@@ -3,6 +3,7 @@
 //! Archives are streamed: samples are added up as they come, so memory grows with what is distinct and not with
 //! what was sampled. [`load`] is the only reader of archive rows.
 
+mod archive;
 mod chunks;
 mod copies;
 pub mod facts;

@@ -8,21 +8,15 @@ pub trait Memory {
     /// `size` bytes (1 to 8) at `address` as a number.
     fn number(&self, address: u64, size: u8) -> Option<u64>;
 
-    /// The return address that a uretprobe replaced at `address`.
-    fn replaced(&self, address: u64) -> Option<u64>;
+    /// Where a function really returns to whose frame ends at `cfa`, when `found` stands for its return address: a
+    /// uretprobe may have replaced it. Nothing where one has, and by what is not known.
+    fn return_address(&self, found: u64, cfa: u64) -> Option<u64>;
 
     /// Which of the copied stacks holds `address`, its end included.
     fn part(&self, address: u64) -> Option<usize>;
 
     /// Address behind the stack of the stack pointer, copied to there or not.
     fn end(&self) -> u64;
-
-    /// The return address at `address`, as it was before a uretprobe replaced it.
-    #[inline]
-    fn return_address(&self, address: u64) -> Option<u64> {
-        let found = self.word(address)?;
-        Some(self.replaced(address).unwrap_or(found))
-    }
 }
 
 /// Copied memory of one thread at one moment, little-endian.
@@ -32,7 +26,8 @@ pub struct StackMemory<'m> {
     pub parts: &'m [(u64, &'m [u8])],
     /// Address behind the stack that the first part is of, copied to there or not.
     pub end: u64,
-    /// Return addresses that a uretprobe replaced: where on the stack they were, and what they were. Sorted.
+    /// Return addresses that a uretprobe replaced: the stack pointer at the function's first instruction, and what they
+    /// were.
     pub replaced: &'m [(u64, u64)],
 }
 
@@ -57,10 +52,10 @@ impl Memory for StackMemory<'_> {
         })
     }
 
-    fn replaced(&self, address: u64) -> Option<u64> {
-        let place = self.replaced.binary_search_by_key(&address, |row| row.0);
-        let row = self.replaced.get(place.ok()?);
-        row.map(|&(_, original)| original)
+    fn return_address(&self, found: u64, cfa: u64) -> Option<u64> {
+        let own = |place: u64| self.replaced.iter().find(|(held, _)| *held == place);
+        let original = own(cfa.wrapping_sub(8)).or_else(|| own(cfa));
+        Some(original.map_or(found, |&(_, original)| original))
     }
 
     fn part(&self, address: u64) -> Option<usize> {
@@ -92,7 +87,8 @@ mod tests {
         };
         assert_eq!(memory.word(0x1000), Some(0x0706_0504_0302_0100));
         assert_eq!(memory.word(0x1008), Some(0x0f0e_0d0c_0b0a_0908));
-        assert_eq!(memory.return_address(0x1008), Some(0x77));
+        assert_eq!(memory.return_address(5, 0x1010), Some(0x77));
+        assert_eq!(memory.return_address(5, 0x1018), Some(5));
         assert_eq!(memory.word(0x1009), None);
         assert_eq!(memory.word(0xfff), None);
         assert_eq!(memory.word(u64::MAX - 7), Some(0x0706_0504_0302_0100));

@@ -42,10 +42,11 @@ fn by_compact<M: Memory>(
     let base = registers.get(rule.base).ok_or(UNKNOWN)?;
     let cfa = base.wrapping_add_signed(rule.offset.into());
     let return_address = match rule.return_address {
-        Some(at) => memory.return_address(cfa.wrapping_add_signed(at.into())),
+        Some(at) => memory.word(cfa.wrapping_add_signed(at.into())),
         None => Some(registers.get(machine.return_address()).ok_or(UNKNOWN)?),
     };
-    let return_address = return_address.ok_or(End::CopyEnds)?;
+    let found = return_address.ok_or(End::CopyEnds)?;
+    let return_address = memory.return_address(found, cfa).ok_or(UNKNOWN)?;
     let mut caller = *registers;
     caller.keep(machine.preserved());
     for &(register, at) in rule.saved() {
@@ -81,14 +82,7 @@ fn by_full(rule: &Full, registers: &Registers, memory: &dyn Memory) -> Result<St
     let mut next = registers.get(own).ok_or(UNKNOWN);
     for (register, source) in &rule.registers {
         let is_next = *register == own;
-        let load = |address| {
-            let found = if is_next {
-                memory.return_address(address)
-            } else {
-                memory.word(address)
-            };
-            found.ok_or(End::CopyEnds)
-        };
+        let load = |address| memory.word(address).ok_or(End::CopyEnds);
         let value = match source {
             Source::Same => registers.get(*register).ok_or(UNKNOWN),
             Source::Undefined => Err(UNKNOWN),
@@ -105,9 +99,13 @@ fn by_full(rule: &Full, registers: &Registers, memory: &dyn Memory) -> Result<St
             Err(_) => caller.forget(*register),
         }
     }
-    caller.set(machine.instruction(), next?);
+    let mut next = next?;
+    if !rule.is_signal {
+        next = memory.return_address(next, cfa).ok_or(UNKNOWN)?;
+    }
+    caller.set(machine.instruction(), next);
     if !has_instruction {
-        caller.set(machine.return_address(), next?);
+        caller.set(machine.return_address(), next);
     }
     Ok(Stepped {
         registers: caller,
@@ -129,13 +127,12 @@ fn by_frame_pointer(registers: &Registers, memory: &dyn Memory) -> Result<Steppe
         return Err(nowhere);
     }
     let behind = frame.checked_add(16).ok_or(nowhere)?;
-    let (Some(outer), Some(return_address)) = (
-        memory.word(frame),
-        memory.return_address(frame.wrapping_add(8)),
-    ) else {
+    let (Some(outer), Some(found)) = (memory.word(frame), memory.word(frame.wrapping_add(8)))
+    else {
         let was_stack = frame < memory.end();
         return Err(if was_stack { End::CopyEnds } else { nowhere });
     };
+    let return_address = memory.return_address(found, behind).ok_or(UNKNOWN)?;
     if return_address == 0 {
         return Err(End::Zero);
     }

@@ -1,0 +1,119 @@
+"""The row about unwinding copies of stacks: how fast, and how many stacks reach their outermost frame, beside perf's."""
+
+import os
+import sys
+from pathlib import Path
+
+from copying import _compiler
+from measure import Failed, median, run
+from peers import FOLDER, Perf, Rawstack
+from table import Row
+
+OUT = FOLDER / "unwinding"
+# A program without frame pointers whose stacks are of many depths; so fast that its stacks are enough for a time.
+LOAD = """
+import json, re, sys, time
+def deep(n):
+    return json.dumps({str(k): [k] * 5 for k in range(200)}) if n == 0 else deep(n - 1)
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    for depth in range(12):
+        text = deep(depth)
+        json.loads(text), sorted(text), re.findall(r"\\d+", text)
+"""
+SECONDS = 10
+# Where threads begin, as symbol tables call it.
+ROOTS = ("_start", "clone", "__clone", "clone3", "__clone3", "__GI___clone3")
+STACKS, MORE = 500_000, 20
+
+
+def _ours() -> Rawstack:
+    return Rawstack("rawstack", "--unwind", "stack-copy:512K", "--max-memory", "256M")
+
+
+def _perf() -> Perf:
+    # Build IDs are of no use here, and this perf breaks off over some.
+    return Perf("perf script (dwarf)", "--call-graph", "dwarf,65528", "--no-buildid", "--no-buildid-cache")
+
+
+def _record(peer: Rawstack | Perf, name: str, frequency: int, command: list[str]) -> Path:
+    OUT.mkdir(parents=True, exist_ok=True)
+    out = OUT / name
+    out.unlink(missing_ok=True)
+    run(peer.record_command(out, frequency, ["--", *command], 0))
+    return out
+
+
+def _wall(command: list[str], repeats: int) -> float:
+    run(command)
+    return median([run(command).wall for _ in range(repeats)])
+
+
+def _roots(script: str) -> tuple[int, int]:
+    """Stacks in what `perf script` printed, and those whose outermost frame is where a thread begins."""
+    stacks = reached = 0
+    for stack in script.split("\n\n"):
+        lines = [line.split(None, 1) for line in stack.splitlines() if line.startswith((" ", "\t"))]
+        names = [words[1] for words in lines if len(words) == 2]
+        if not names:
+            continue
+        stacks += 1
+        reached += names[-1].split("+")[0].strip() in ROOTS
+    return stacks, reached
+
+
+def _speed(repeats: int) -> Row:
+    program = [sys.executable, "-c", LOAD]
+    ours, perf = _ours(), _perf()
+    archive = _record(ours, "speed.rawstack", 19_999, [*program, str(SECONDS)])
+    copies = ours.info(archive)["copies"]["taken"]
+    report = [str(ours.resolve), "report", "-q", "--symbols-only", str(archive)]
+    whole = _wall(report, repeats)
+    rest = _wall([*report, "--stacks", "frame-pointers"], repeats)
+    value = copies / max(whole - rest, 1e-3)
+    details: dict[str, object] = {"rawstack": f"{copies} stacks; report {whole:.2f} s, with recorded stacks {rest:.2f} s"}
+    theirs = None
+    if perf.program:
+        data = _record(perf, "speed.data", 999, [*program, "3"])
+        script = [str(perf.program), "script", "-i", str(data), "-F", "ip,sym"]
+        stacks, _ = _roots(run(script, deadline=900).stdout)
+        if stacks == 0:
+            raise Failed("perf script printed no stack")
+        wall = run(script, deadline=900).wall
+        theirs = stacks / wall
+        details[perf.name] = f"{stacks} stacks in {wall:.2f} s"
+        details["report end to end, against perf script"] = f"{copies / whole / theirs:.0f} x"
+    met = value >= STACKS and (theirs is None or copies / whole >= MORE * theirs)
+    notes = [f"python3, 64 KiB of each stack; {os.cpu_count()} CPUs, rules and files known: the second run of each",
+             "rawstack: what a report takes longer than one with the recorded stacks; perf: all of perf script -F ip,sym"]
+    goal = f">= {STACKS:,}, and end to end >= {MORE} x perf script"
+    return Row("copied stacks unwound", "stacks/s", value, {perf.name: theirs}, goal, met, details, notes)
+
+
+def _share(name: str, command: list[str]) -> Row:
+    ours, perf = _ours(), _perf()
+    archive = _record(ours, "share.rawstack", 999, command)
+    ends = ours.info(archive)["unwound"]
+    value = 100 * ends.get("outermost", 0) / max(sum(ends.values()), 1)
+    details: dict[str, object] = {"rawstack": ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))}
+    theirs = None
+    if perf.program:
+        data = _record(perf, "share.data", 999, command)
+        script = run([str(perf.program), "script", "-i", str(data), "-F", "ip,sym"], deadline=3600)
+        stacks, reached = _roots(script.stdout)
+        theirs = 100 * reached / max(stacks, 1)
+        details[perf.name] = f"{reached} of {stacks} stacks end where a thread begins"
+    met = value >= 99 and (theirs is None or value > theirs)
+    notes = ["samply unwinds while it records and keeps addresses only: it is not counted",
+             "a single frame of rustc has 527 KiB, more than a copy may have"] if name == "rustc" else []
+    goal = ">= 99, and more than perf"
+    return Row(f"stacks to the outermost frame, {name}", "%", value, {perf.name: theirs}, goal, met, details, notes)
+
+
+def unwinding(repeats: int) -> list[Row]:
+    """How fast copies are unwound, and how far."""
+    python = [sys.executable, "-c", LOAD, "3"]
+    return [_speed(repeats), _share("python3", python), _share("rustc", _compiler())]
+
+
+ROWS = {"unwind": unwinding}
