@@ -18,22 +18,24 @@ pub(crate) struct Compressor {
 }
 
 impl Compressor {
-    pub(crate) fn new(level: i32) -> io::Result<Self> {
-        let mut encoder = Encoder::new(level)?;
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut encoder = Encoder::new(0)?;
         encoder.set_parameter(CParameter::ChecksumFlag(false))?;
         encoder.set_parameter(CParameter::ContentSizeFlag(true))?;
         Ok(Self { encoder })
     }
 
-    /// Append `raw` as one zstd frame to `out`. `ends` are positions in `raw`, rising, where a new zstd block is to
+    /// Append `raw` as one zstd frame of zstd's `level` to `out`. `ends` are positions in `raw`, rising, where a new zstd block is to
     /// start: blocks have an entropy table each, so columns of different nature do not spoil each other's.
     pub(crate) fn compress(
         &mut self,
         raw: &[u8],
-        ends: &[usize],
+        (level, ends): (i32, &[usize]),
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
         self.encoder.reinit()?;
+        self.encoder
+            .set_parameter(CParameter::CompressionLevel(level))?;
         self.encoder.set_pledged_src_size(Some(raw.len() as u64))?;
         let start = out.len();
         // Each block that is asked for may cost its header and what the bound allows for whole blocks only.

@@ -13,9 +13,13 @@ use crate::index::Index;
 use crate::record::{Batch, Record};
 use crate::v1;
 
+/// The least level for copies of stacks: it saves a tenth of them.
+const COPIES_LEVEL: i32 = 3;
+
 /// Turns records into payloads.
 pub struct Encoder {
     compressor: Compressor,
+    level: i32,
     raw: AlignedVec,
     /// Where a payload is made, before it gets memory of its own length.
     payload: Vec<u8>,
@@ -40,7 +44,8 @@ impl Encoder {
     /// Compress at zstd's `level`, 1 to 19.
     pub fn new(level: i32) -> Result<Self> {
         Ok(Self {
-            compressor: Compressor::new(level).map_err(Error::Compress)?,
+            compressor: Compressor::new().map_err(Error::Compress)?,
+            level,
             raw: AlignedVec::new(),
             payload: Vec::new(),
         })
@@ -66,9 +71,13 @@ impl Encoder {
             return Err(Error::ChunkTooLarge { len });
         }
         let blocks = v1::block_ends(kind, &self.raw);
+        let level = match kind {
+            Kind::STACK_COPIES => self.level.max(COPIES_LEVEL),
+            _ => self.level,
+        };
         self.payload.clear();
         self.compressor
-            .compress(&self.raw, &blocks, &mut self.payload)
+            .compress(&self.raw, (level, &blocks), &mut self.payload)
             .map_err(Error::Compress)?;
         let stored_len = self.payload.len();
         self.payload

@@ -11,6 +11,7 @@ use rawstack_bpf::{
 use rawstack_format::Counters;
 use rawstack_format::record::{Mode, Recording};
 use rustix::param::page_size;
+use rustix::process::setpriority_process;
 
 use crate::assembler::Assembler;
 use crate::budget::Budget;
@@ -195,6 +196,9 @@ fn run(
         is_full: false,
         cpus: None,
     };
+    if options.copy_bytes > 0 {
+        run_ahead();
+    }
     let known = give_up_rights(&mut session, &programs, &targets, cpus)?;
     session.begin(first_run, &known)?;
     session.read_until_end(&mut waker, start, runs)?;
@@ -206,6 +210,15 @@ fn run(
     session.targets_lost = programs.targets_lost();
     session.settle(&mut waker)?;
     session.finish(start.elapsed(), mode_name(mode).0, runs.status(), &waker)
+}
+
+/// Nice value of the thread that reads, where stacks are copied.
+const AHEAD: i32 = -10;
+
+/// Run ahead of what is recorded. Copies of stacks are tens of megabytes a second: where more threads want to run than
+/// there are CPUs, one share of their time among many is not enough to read them. Without the right to it, so be it.
+fn run_ahead() {
+    let _ = setpriority_process(None, AHEAD);
 }
 
 /// Agree with the helper on what it is to do later, and give up all that reading and writing do not take. The processes

@@ -45,7 +45,8 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// The copy `bytes` of a stack that lies in `stack`, with zeros in the place of all that is no address. As long as not
+    /// The copy `bytes` of the stack `stack`, from its first address on, with zeros in the place of all that is neither an
+    /// address of code nor one of the stack further out. As long as not
     /// all code of the program is known, any address may be one of code.
     pub(crate) fn sift(
         &mut self,
@@ -56,9 +57,14 @@ impl Sieve {
         self.enter(program);
         let mut sifted = mem::take(&mut self.bytes);
         sifted.clear();
-        for word in bytes.as_chunks::<8>().0 {
+        let places = (*stack.start()..).step_by(size_of::<u64>());
+        for (word, place) in bytes.as_chunks::<8>().0.iter().zip(places) {
             let value = u64::from_ne_bytes(*word);
-            let is_needed = stack.contains(&value) || self.may_be_code(program, value);
+            // Frames are found by addresses of frames further out: those lie above, and on whole words.
+            let may_be_frame = value > place
+                && value <= *stack.end()
+                && value.is_multiple_of(size_of::<u64>() as u64);
+            let is_needed = may_be_frame || self.may_be_code(program, value);
             sifted.extend_from_slice(if is_needed { word } else { &[0; 8] });
         }
         self.bytes = sifted;
@@ -143,9 +149,13 @@ mod tests {
             0x5555_0000_1000,
             200,
             0x40_2000,
+            0x7000_0038, // of itself
+            0x7000_0048, // above, as frames further out are
+            0x7000_804c, // of no whole word
         ];
         let sifted = sift(&mut sieve, &program(true), &words);
-        assert_eq!(sifted, [0x40_1136, 0, 0x7000_8000, 0, 0, 0, 0]);
+        let kept = [0x40_1136, 0, 0x7000_8000, 0, 0, 0, 0, 0, 0x7000_0048, 0];
+        assert_eq!(sifted, kept);
         // The same once more, out of what is remembered.
         assert_eq!(sift(&mut sieve, &program(true), &words), sifted);
     }

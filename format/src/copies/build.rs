@@ -18,8 +18,8 @@ use crate::error::Invalid;
 use crate::id::{Addr, StackId};
 use crate::v1::MAX_ROWS;
 
-/// Most pages of images, of 256 bytes: what chunks of many half-empty pages may take.
-const MAX_PAGES: usize = 1 << 15;
+/// Most pages of images, of 1024 bytes: what chunks of many half-empty pages may take.
+const MAX_PAGES: usize = 1 << 13;
 
 /// Bytes of a chunk without copies, with room for alignment.
 const BASE: usize = 512;
@@ -32,6 +32,9 @@ const PAIR: usize = 8;
 
 /// Most bytes that a replaced return address takes.
 const RETURN: usize = 2 * 8;
+
+/// Most bytes that a new word takes: what it is, and all of it.
+const NEW_WORD: usize = 1 + size_of::<u64>();
 
 /// Most bytes that a run takes: no copy has more than 2¹⁷ words.
 const RUN: usize = 2 * 3;
@@ -159,7 +162,7 @@ impl CopiesBuilder {
             + row.missing as usize * PAIR
             + row.returns as usize * RETURN
             + self.diff.runs.len() * RUN
-            + self.diff.words.len() * size_of::<u64>()
+            + self.diff.words.len() * NEW_WORD
     }
 
     fn has_room(&self, row: &Row) -> bool {

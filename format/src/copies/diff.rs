@@ -3,6 +3,9 @@
 use super::image::{Image, PAGE_WORDS};
 use super::{Missing, NewCopy, Row, Run, WORD, present};
 
+/// Words that are compared at once.
+const BLOCK: usize = 16;
+
 /// Runs of one copy, and its new words.
 #[derive(Default)]
 pub(super) struct Diff {
@@ -36,11 +39,25 @@ impl Diff {
         while !words.is_empty() {
             let (page, place) = image.page(process, address);
             let (own, rest) = words.split_at(words.len().min(PAGE_WORDS - place));
-            for (word, &known) in own.iter().zip(&page[place..]) {
-                self.push(u64::from_le_bytes(*word), known);
+            for (own, known) in own.chunks(BLOCK).zip(page[place..].chunks(BLOCK)) {
+                self.compare_block(own, known);
             }
             address += own.len() as u64 * WORD;
             words = rest;
+        }
+    }
+
+    /// Compare some words. Most copies are as before in most of their blocks.
+    fn compare_block(&mut self, own: &[[u8; 8]], known: &[u64]) {
+        let pairs = || own.iter().zip(known);
+        let differing = pairs().fold(0, |all, (word, &known)| {
+            all | (u64::from_le_bytes(*word) ^ known)
+        });
+        match self.runs.last_mut() {
+            Some(run) if differing == 0 && run.new == 0 => {
+                run.same += u32::try_from(own.len()).unwrap_or(0);
+            }
+            _ => pairs().for_each(|(word, &known)| self.push(u64::from_le_bytes(*word), known)),
         }
     }
 

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use super::{MAX_REGISTERS, WORD};
 
 /// Words of a page of the image.
-pub(super) const PAGE_WORDS: usize = 32;
+pub(super) const PAGE_WORDS: usize = 128;
 
 /// Bytes of a page of the image.
 const PAGE: u64 = PAGE_WORDS as u64 * WORD;
@@ -85,6 +85,6 @@ impl Image {
 
 /// Which word of its page `address` is.
 fn place(address: u64) -> usize {
-    // SANITY: a remainder of 256 divided by 8 is below 32.
+    // SANITY: a remainder of 1024 divided by 8 is below 128.
     (address % PAGE / WORD) as usize
 }

@@ -16,7 +16,7 @@ mod words;
 pub use build::{CopiesBuilder, NewCopy};
 pub use read::{CopyReader, StackCopy};
 
-use words::{Runs, present};
+use words::{Runs, new_words, present};
 
 use crate::error::Invalid;
 use crate::id::{Addr, StackId};
@@ -239,6 +239,25 @@ impl StackCopies {
     /// IDs and losses of all copies, without their content.
     pub fn losses(&self) -> impl Iterator<Item = (StackId, CopyLoss)> {
         self.rows.iter().map(|row| (row.owner, row.loss))
+    }
+
+    /// Call `each` for every new word of all rows with an address that it may lie near to: its own, or of registers the
+    /// first of its copy. Rows and runs need not be checked.
+    pub(crate) fn each_new_word(
+        &self,
+        mut each: impl FnMut(u64) -> Result<(), Invalid>,
+    ) -> Result<(), Invalid> {
+        let (mut missing, mut runs) = (self.missing.as_slice(), Runs::new(&self.runs));
+        for row in &self.rows {
+            let asked = row.check()?;
+            let (own, rest) = missing
+                .split_at_checked(row.missing as usize)
+                .ok_or(Invalid::Rows)?;
+            missing = rest;
+            let words = present_words(asked, own)? + u64::from(row.registers.count_ones());
+            new_words(row, own, runs.take(words).ok_or(Invalid::Rows)?, &mut each)?;
+        }
+        Ok(())
     }
 
     /// Check all that a reader relies on.

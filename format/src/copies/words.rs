@@ -62,18 +62,66 @@ pub(super) fn apply<'w>(
     runs: &[Run],
     mut words: &'w [u64],
 ) -> &'w [u64] {
-    let mut places = Places {
-        registers: row.registers,
-        range: 0..0,
-        ranges: present(row, missing),
-    };
+    let mut places = places(row, missing);
     for run in runs {
-        places.skip(run.same.into());
-        let (new, rest) = words.split_at(words.len().min(run.new as usize));
-        words = rest;
-        places.put(image, (row.task, process), new);
+        places.skip(run.same);
+        let mut left = run.new;
+        while let Some(place) = places.next(left) {
+            let (new, rest) = words.split_at(words.len().min(place.words() as usize));
+            words = rest;
+            left -= place.words();
+            match place {
+                Place::Register(number) => {
+                    if let Some(&word) = new.first() {
+                        image.registers_mut(row.task)[number] = word;
+                    }
+                }
+                Place::Memory(address, _) => image.set(process, address, new),
+            }
+        }
     }
     words
+}
+
+/// Call `each` for every new word of a row with an address that it may lie near to: its own, or of registers the first.
+pub(super) fn new_words<E>(
+    row: &Row,
+    missing: &[Missing],
+    runs: &[Run],
+    mut each: impl FnMut(u64) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut places = places(row, missing);
+    for run in runs {
+        places.skip(run.same);
+        let mut left = run.new;
+        while let Some(place) = places.next(left) {
+            left -= place.words();
+            match place {
+                Place::Register(_) => each(row.start.0)?,
+                Place::Memory(from, words) => {
+                    (0..u64::from(words)).try_for_each(|word| each(from + word * WORD))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where words of a row belong.
+enum Place {
+    /// The register of this number.
+    Register(usize),
+    /// Memory: address, and number of words.
+    Memory(u64, u32),
+}
+
+impl Place {
+    fn words(&self) -> u32 {
+        match *self {
+            Self::Register(_) => 1,
+            Self::Memory(_, words) => words,
+        }
+    }
 }
 
 /// Where the next words of a row belong.
@@ -85,46 +133,41 @@ struct Places<I> {
     ranges: I,
 }
 
+/// All places of a row, which is checked.
+fn places<'a>(
+    row: &'a Row,
+    missing: &'a [Missing],
+) -> Places<impl Iterator<Item = Range<u64>> + 'a> {
+    Places {
+        registers: row.registers,
+        range: 0..0,
+        ranges: present(row, missing),
+    }
+}
+
 impl<I: Iterator<Item = Range<u64>>> Places<I> {
-    fn skip(&mut self, mut words: u64) {
-        while words > 0 && self.registers != 0 {
-            self.registers &= self.registers - 1;
-            words -= 1;
-        }
-        while words > 0 && self.has_memory() {
-            let len = words.min((self.range.end - self.range.start) / WORD);
-            self.range.start += len * WORD;
-            words -= len;
+    fn skip(&mut self, mut words: u32) {
+        while let Some(place) = self.next(words) {
+            words -= place.words();
         }
     }
 
-    fn put(&mut self, image: &mut Image, (task, process): (u32, u32), mut words: &[u64]) {
-        while self.registers != 0
-            && let Some((&word, rest)) = words.split_first()
-        {
+    /// Where up to `words` words belong that are next; `None` where there are none.
+    fn next(&mut self, words: u32) -> Option<Place> {
+        if words == 0 {
+            return None;
+        }
+        if self.registers != 0 {
             let number = self.registers.trailing_zeros() as usize;
-            image.registers_mut(task)[number] = word;
             self.registers &= self.registers - 1;
-            words = rest;
+            return Some(Place::Register(number));
         }
-        while !words.is_empty() && self.has_memory() {
-            let room = (self.range.end - self.range.start) / WORD;
-            let len = usize::try_from(room).map_or(words.len(), |room| room.min(words.len()));
-            let (own, rest) = words.split_at(len);
-            image.set(process, self.range.start, own);
-            self.range.start += len as u64 * WORD;
-            words = rest;
+        while self.range.end - self.range.start < WORD {
+            self.range = self.ranges.next()?;
         }
-    }
-
-    /// Go on to a range that is not used up; `false` where none is left.
-    fn has_memory(&mut self) -> bool {
-        while self.range.is_empty() {
-            let Some(next) = self.ranges.next() else {
-                return false;
-            };
-            self.range = next;
-        }
-        true
+        let (from, room) = (self.range.start, (self.range.end - self.range.start) / WORD);
+        let words = u32::try_from(room).map_or(words, |room| room.min(words));
+        self.range.start += u64::from(words) * WORD;
+        Some(Place::Memory(from, words))
     }
 }

@@ -16,6 +16,7 @@ use super::tables::{ArchivedMappings, ArchivedModules, ArchivedProcesses, Archiv
 use crate::index::{ArchivedEntryRoot, ArchivedIndexRoot};
 use crate::v2::copies::ArchivedStackCopiesRoot as StackCopiesRoot2;
 use crate::v3::copies::ArchivedStackCopiesRoot as StackCopiesRoot3;
+use crate::v3::words::ArchivedWords;
 
 /// A relative pointer and a length.
 const VEC: usize = 8;
@@ -48,7 +49,8 @@ layout! {
     ArchivedJitMapRoot: 2 * 8 + 2 * 4 + VEC, 8;
     ArchivedStackCopiesRoot: 2 * 4 + 9 * VEC + 20, 4;
     StackCopiesRoot2: 4 * 4 + 16 * VEC, 4;
-    StackCopiesRoot3: (4 * 4 + 16 * VEC) + 4 + 5 * VEC, 4;
+    ArchivedWords: 4 + 3 * VEC, 4;
+    StackCopiesRoot3: (4 * 4 + 16 * VEC) + (4 + 3 * VEC) + 4 + 5 * VEC, 4;
     ArchivedPartRoot: 8 * 8 + 5 * 4 + 6 * VEC + 20, 8;
     ArchivedEntryRoot: 3 * 8, 8;
     ArchivedIndexRoot: 4 + VEC, 4;

@@ -48,8 +48,8 @@ struct Before {
     end: u64,
 }
 
-/// What version 2 can say of copies, which are checked.
-pub(crate) fn encode(copies: &StackCopies) -> Result<StackCopiesRoot, Invalid> {
+/// What version 2 can say of copies, which are checked, with these words.
+pub(crate) fn encode(copies: &StackCopies, words: &[u64]) -> Result<StackCopiesRoot, Invalid> {
     let (rows, tasks) = (&copies.rows, &copies.tasks);
     let mut before = vec![Before::default(); tasks.len()];
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
@@ -83,11 +83,7 @@ pub(crate) fn encode(copies: &StackCopies) -> Result<StackCopiesRoot, Invalid> {
         range_len: pack(copies.missing.iter().map(|range| range.len / WORD)),
         same: pack(copies.runs.iter().map(|run| run.same)),
         new: pack(copies.runs.iter().map(|run| run.new)),
-        words: copies
-            .words
-            .iter()
-            .flat_map(|word| word.to_le_bytes())
-            .collect(),
+        words: words.iter().flat_map(|word| word.to_le_bytes()).collect(),
     })
 }
 

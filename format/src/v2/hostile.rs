@@ -38,7 +38,8 @@ fn sound() -> StackCopiesRoot {
         ..copy
     };
     assert!(builder.push(&second).unwrap());
-    copies::encode(&builder.take()).unwrap()
+    let copies = builder.take();
+    copies::encode(&copies, &copies.words).unwrap()
 }
 
 /// Change a sound root, read it and give the reason why it is refused.

@@ -1,7 +1,9 @@
-//! Stack copies with what unwinding needs of uretprobes and of the program: behind the columns of version 2.
+//! Stack copies with what unwinding needs of uretprobes and of the program, and words by what they are: behind the columns
+//! of version 2.
 
 use rkyv::{Archive, Serialize};
 
+use super::words::{self, Words};
 use crate::copies::{ReturnAddress, StackCopies};
 use crate::error::Invalid;
 use crate::id::Addr;
@@ -12,7 +14,9 @@ use crate::v2::copies::{StackCopiesRoot as Stacks, decode_unchecked, encode as e
 /// Stack copies chunk.
 #[derive(Archive, Serialize)]
 pub(crate) struct StackCopiesRoot {
+    /// Without words.
     pub(crate) stacks: Stacks,
+    pub(crate) words: Words,
     /// Rows of replaced return addresses.
     pub(crate) returns: u32,
     /// To that of the task's last row, as the trampoline.
@@ -48,7 +52,8 @@ pub(crate) fn encode(copies: &StackCopies) -> Result<StackCopiesRoot, Invalid> {
         places.extend(own.map(|own| difference(row.start.0, own.place.0)));
     }
     Ok(StackCopiesRoot {
-        stacks: encode_stacks(copies)?,
+        stacks: encode_stacks(copies, &[])?,
+        words: words::encode(copies)?,
         returns: row_count(&copies.returns)?,
         program_since: pack(since),
         trampoline: pack(trampolines),
@@ -89,6 +94,11 @@ pub(crate) fn decode(a: &ArchivedStackCopiesRoot) -> Result<StackCopies, Invalid
     if places.next().is_some() {
         return Err(Invalid::Rows);
     }
+    // Words have one place.
+    if !copies.words.is_empty() {
+        return Err(Invalid::Rows);
+    }
+    copies.words = words::decode(&a.words, &copies)?;
     copies.check()?;
     Ok(copies)
 }

@@ -17,6 +17,8 @@ fn sound() -> StackCopiesRoot {
         place: Addr(place),
         address: Addr(0x40_1136),
     });
+    let words = [0x2018, 0, 0x40_5555, 0x40_5555_u64];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut builder = CopiesBuilder::default();
     for (owner, returns) in [(1, &returns[..]), (2, &returns[..1])] {
         let copy = NewCopy {
@@ -24,7 +26,7 @@ fn sound() -> StackCopiesRoot {
             start: Addr(0x2000),
             end: Addr(0x3000),
             asked: 32,
-            bytes: &[7; 32],
+            bytes: &bytes,
             program_since_ns: 5,
             trampoline: Addr(0x7000),
             returns,
@@ -52,6 +54,40 @@ fn sound_root() {
     assert_eq!(root.program_since, pack([5_u64 << 1, 0]));
     assert_eq!(root.trampoline, pack([0x7000_u64 << 1, 0]));
     assert_eq!(root.return_place, pack([0x20_u64, 0x40, 0x20]));
+    let words = &root.words;
+    assert_eq!((words.words, &words.kind), (3, &pack([1_u8, 2, 2])));
+    assert_eq!((&words.near, words.other.len()), (&vec![6], 16));
+    assert!(root.stacks.words.is_empty());
+}
+
+/// Check that words are refused that are not as many as the runs say, that are of no kind or cut, or of which too many are
+/// told; and a word that stands in the place of version 2.
+#[test]
+fn words() {
+    type Change = fn(&mut StackCopiesRoot);
+    let changes: [(Change, Invalid); 12] = [
+        (|root| root.words.words = 4, Invalid::Column),
+        (
+            |root| (root.words.words, root.words.kind) = (4, pack([1_u8, 2, 2, 0])),
+            Invalid::Rows,
+        ),
+        (
+            |root| (root.words.words, root.words.kind) = (2, pack([1_u8, 2])),
+            Invalid::Rows,
+        ),
+        (|root| root.words.words = u32::MAX, Invalid::Rows),
+        (|root| root.words.kind = pack([1_u8, 2, 3]), Invalid::Value),
+        (|root| root.words.kind = pack([1_u8, 2, 0]), Invalid::Rows),
+        (|root| root.words.other.truncate(8), Invalid::Rows),
+        (|root| root.words.other.push(0), Invalid::Column),
+        (|root| root.words.near = Vec::new(), Invalid::Column),
+        (|root| root.words.near = vec![0x80; 5], Invalid::Column),
+        (|root| root.words.near.push(1), Invalid::Rows),
+        (|root| root.stacks.words = vec![0; 8], Invalid::Rows),
+    ];
+    for (number, (change, expected)) in changes.into_iter().enumerate() {
+        assert_eq!(refusal(change), Some(expected), "change {number}");
+    }
 }
 
 /// Check that replaced return addresses that no row has, or that have no trampoline, are refused, however many are told.

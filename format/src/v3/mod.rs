@@ -3,6 +3,7 @@
 pub(crate) mod copies;
 #[cfg(test)]
 mod hostile;
+pub(crate) mod words;
 
 /// Version of every kind in this module.
 pub(crate) const VERSION: u8 = 3;
