@@ -1,21 +1,23 @@
 //! Profile → profile with names: files are found, all distinct offsets resolved at once, and put back into frames.
 
 mod made;
+mod modules;
+mod offsets;
 
-use std::mem;
 use std::path::PathBuf;
 
 use foldhash::HashMap;
 use made::wanted_functions;
+use offsets::{user_offsets, wanted_offsets};
 use rawstack_format::id::FileOffset;
-use rawstack_format::record::{Module, ModuleKind, State};
+use rawstack_format::record::{ModuleKind, State};
 
-use crate::debug_file::elf::{ElfFile, PF_X};
+use crate::debug_file::elf::ElfFile;
 use crate::debug_file::identity::is_vdso_of;
 use crate::debug_file::locate::{FoundBy, Locator, ModuleFiles};
 use crate::debug_file::mmap::FileBytes;
 use crate::jit::JitSymbolId;
-use crate::profile::tree::{Jit, TreeFrame, shown_path};
+use crate::profile::tree::{Jit, TreeFrame};
 use crate::profile::{ModuleId, Profile, ThreadFacts};
 use crate::resolve::file_offset::lookup_offset;
 use crate::resolve::trampoline::Trampolines;
@@ -23,9 +25,7 @@ use crate::resolve::{
     Answer, Answered, JitQuery, KernelSymbolTable, NamedFrame, Origin, Place, Query, Symbolizer,
     Symbols, UnresolvedReason,
 };
-use crate::symbolized::{
-    CodePlace, CodeRange, FoundFile, ModuleSymbols, SymbolizedFrame, SymbolizedProfile,
-};
+use crate::symbolized::{CodePlace, ModuleSymbols, SymbolizedFrame, SymbolizedProfile};
 use crate::text::{StringId, clean};
 
 /// What stands for the module of a frame that belongs to none.
@@ -144,36 +144,6 @@ fn add_vdsos(profile: &Profile, files: &mut [ModuleFiles]) {
     }
 }
 
-/// For each module the offsets of its frames in user space as they were recorded, sorted and without repetition.
-fn user_offsets(profile: &Profile) -> Vec<Vec<FileOffset>> {
-    offsets_of(profile, &|frame| (!frame.kernel).then_some(frame.offset))
-}
-
-/// For each module its offsets to look up, sorted and without repetition.
-fn wanted_offsets(profile: &Profile) -> Vec<Vec<FileOffset>> {
-    offsets_of(profile, &|frame| {
-        let is_known = frame.jit == Jit::No;
-        is_known.then(|| lookup_offset(frame.offset, frame.kind))
-    })
-}
-
-fn offsets_of(
-    profile: &Profile,
-    offset: &dyn Fn(&TreeFrame) -> Option<FileOffset>,
-) -> Vec<Vec<FileOffset>> {
-    let mut offsets = vec![Vec::new(); profile.tree.modules().len()];
-    for frame in profile.tree.frames() {
-        if let Some(of_module) = offsets.get_mut(frame.module.index()) {
-            of_module.extend(offset(frame));
-        }
-    }
-    for of_module in &mut offsets {
-        of_module.sort_unstable();
-        of_module.dedup();
-    }
-    offsets
-}
-
 /// Puts answers back into frames.
 #[derive(Default)]
 struct Builder {
@@ -197,53 +167,6 @@ struct Builder {
 }
 
 impl Builder {
-    fn modules(&mut self, profile: &Profile, files: &[ModuleFiles]) {
-        self.out.strings = mem::take(&mut self.symbols.strings);
-        for (index, ((archive, module), files)) in
-            profile.tree.modules().iter().zip(files).enumerate()
-        {
-            let path = shown_path(module);
-            let found = files.files.iter().map(|(rule, file)| FoundFile {
-                rule: rule.name(),
-                path: clean(&file.path.to_string_lossy()).into_owned(),
-                dwarf: file.has_dwarf(),
-                symtab: file.has_symtab(),
-            });
-            let short = path
-                .rsplit('/')
-                .next()
-                .filter(|name| !name.is_empty())
-                .unwrap_or(&path)
-                .to_owned();
-            self.shown
-                .push((self.out.strings.intern(&path), short, HashMap::default()));
-            let missing = self
-                .answered
-                .get(index)
-                .map(|module| module.missing.clone());
-            let archive = profile.archives.get(*archive as usize);
-            let recording = archive.and_then(|archive| archive.recording.as_ref());
-            self.out.modules.push(ModuleSymbols {
-                missing: missing.unwrap_or_default(),
-                tried: files.tried.clone(),
-                host: recording
-                    .map(|recording| host(&recording.host))
-                    .unwrap_or_default(),
-                build_id: module.build_id.as_ref().map(ToString::to_string),
-                hash: module.content_hash.map(hex),
-                files: found.collect(),
-                damaged: self
-                    .answered
-                    .get(index)
-                    .is_some_and(|module| module.damaged),
-                damage: self.answered.get(index).and_then(|module| module.damage),
-                path,
-                code: code(module),
-                ..ModuleSymbols::default()
-            });
-        }
-    }
-
     fn frames(&mut self, profile: &Profile) {
         for frame in profile.tree.frames() {
             let chain = match (frame.mark, frame.jit) {
@@ -466,31 +389,6 @@ impl Builder {
         out.rows = profile.rows;
         out
     }
-}
-
-fn hex(hash: [u8; 16]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Parts of a module's file that hold code.
-fn code(module: &Module) -> Vec<CodeRange> {
-    let segments = module.segments.iter();
-    let code = segments.filter(|segment| segment.flags & PF_X != 0 && segment.file_size > 0);
-    code.map(|segment| CodeRange {
-        offset: segment.offset.0,
-        size: segment.file_size,
-        vaddr: segment.vaddr,
-    })
-    .collect()
-}
-
-/// Operating system and kernel release in the facts of a host.
-fn host(facts: &[(String, String)]) -> (String, String) {
-    let of = |wanted: &str| {
-        let found = facts.iter().find(|(name, _)| name == wanted);
-        found.map_or_else(String::new, |(_, value)| clean(value).into_owned())
-    };
-    (of("os"), of("kernel_release"))
 }
 
 fn cleaned(thread: &ThreadFacts) -> ThreadFacts {

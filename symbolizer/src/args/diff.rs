@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::shared::{FilterArgs, NameFilterArgs, OutputArgs, SymbolArgs};
+use super::shared::{FilterArgs, OutputArgs, ShownArgs, SymbolArgs};
 
 /// Formats of `diff`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -141,18 +141,9 @@ pub(crate) struct CompareArgs {
     /// How it is judged
     #[command(flatten)]
     pub(crate) judging: JudgingArgs,
-    /// Symbols
+    /// What is shown, and where
     #[command(flatten)]
-    pub(crate) symbols: SymbolArgs,
-    /// Selection
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-    /// Selection by name
-    #[command(flatten)]
-    pub(crate) names: NameFilterArgs,
-    /// Output
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) shown: ShownArgs,
 }
 
 impl CompareArgs {

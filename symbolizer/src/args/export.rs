@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::shared::{FilterArgs, NameFilterArgs, OutputArgs, SymbolArgs};
+use super::shared::ShownArgs;
 
 /// `rawstack flamegraph`.
 #[derive(Debug, Args)]
@@ -26,18 +26,9 @@ pub(crate) struct FlamegraphArgs {
     /// Leave out boxes below this share of the total (SVG; a page holds all)
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub(crate) min: f64,
-    /// Symbols
+    /// What is shown, and where
     #[command(flatten)]
-    pub(crate) symbols: SymbolArgs,
-    /// Selection
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-    /// Selection by name
-    #[command(flatten)]
-    pub(crate) names: NameFilterArgs,
-    /// Output
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) shown: ShownArgs,
 }
 
 /// Formats of `export`.
@@ -120,16 +111,7 @@ pub(crate) struct ExportArgs {
     /// Parquet: what the recordings are of (default: their label `service`)
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
-    /// Symbols
+    /// What is shown, and where
     #[command(flatten)]
-    pub(crate) symbols: SymbolArgs,
-    /// Selection
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-    /// Selection by name
-    #[command(flatten)]
-    pub(crate) names: NameFilterArgs,
-    /// Output
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) shown: ShownArgs,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::shared::{FilterArgs, NameFilterArgs, OutputArgs, SymbolArgs};
+use super::shared::{FilterArgs, NameFilterArgs, ShownArgs, SymbolArgs};
 
 /// What the rows of a report are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,18 +73,9 @@ pub(crate) struct ReportArgs {
     /// Leave out rows below this share of the total; in a tree, fold them (as text 0.5)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) min: Option<f64>,
-    /// Symbols
+    /// What is shown, and where
     #[command(flatten)]
-    pub(crate) symbols: SymbolArgs,
-    /// Selection
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-    /// Selection by name
-    #[command(flatten)]
-    pub(crate) names: NameFilterArgs,
-    /// Output
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) shown: ShownArgs,
 }
 
 /// `rawstack tui`.

@@ -105,3 +105,20 @@ pub(crate) struct OutputArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
+
+/// What the verbs that show stacks have in common.
+#[derive(Debug, Args)]
+pub(crate) struct ShownArgs {
+    /// Symbols
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
+    /// Selection
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Selection by name
+    #[command(flatten)]
+    pub(crate) names: NameFilterArgs,
+    /// Output
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -38,8 +38,8 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
 
 fn diff(args: &CompareArgs) -> Result<ExitCode> {
     let (comparison, functions) = Asked::of(args)?.comparison()?;
-    let columns = output::columns(args.output.output.as_deref());
-    let mut out = output::open(args.output.output.as_deref())?;
+    let columns = output::columns(args.shown.output.output.as_deref());
+    let mut out = output::open(args.shown.output.output.as_deref())?;
     let out = &mut *out;
     match args.layout() {
         DiffFormat::Text => render::write_text(&comparison, args.all, columns, out)?,
@@ -77,7 +77,7 @@ fn explain(args: &ExplainArgs) -> Result<ExitCode> {
             args.function.escape_debug()
         );
     }
-    let mut out = output::open(args.compare.output.output.as_deref())?;
+    let mut out = output::open(args.compare.shown.output.output.as_deref())?;
     out.write_all(&text)
         .and_then(|()| out.flush())
         .context("failed to write the output")?;
@@ -94,20 +94,26 @@ struct Asked {
 
 impl Asked {
     fn of(args: &CompareArgs) -> Result<Self> {
-        let mut settings = settings(&args.judging, args.output.quiet)?;
+        let mut settings = settings(&args.judging, args.shown.output.quiet)?;
         settings.apart.by_line = args.by == DiffBy::Line;
-        let filter = select::filter(&args.filter)?;
-        let names = select::name_filter(&args.names)?;
+        let filter = select::filter(&args.shown.filter)?;
+        let names = select::name_filter(&args.shown.names)?;
         let noise = args.judging.noise.as_deref().map(noise).transpose()?;
         let [base, new] = [&args.base, &args.new].map(|list| {
             side(
                 list.as_deref().unwrap_or_default(),
-                args.output.output.as_deref(),
+                args.shown.output.output.as_deref(),
             )
         });
         let files = [base?, new?];
         let whole = noise.is_some();
-        let compared = load(&files, &filter, whole, &args.symbols, args.output.quiet)?;
+        let compared = load(
+            &files,
+            &filter,
+            whole,
+            &args.shown.symbols,
+            args.shown.output.quiet,
+        )?;
         Ok(Self {
             settings,
             names,

@@ -30,19 +30,19 @@ use crate::args::shared::SymbolArgs;
 
 /// Write the file.
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
-    let filter = select::filter(&args.filter)?;
-    let names = select::name_filter(&args.names)?;
-    let files = select::archives(&args.files, args.output.output.as_deref())?;
+    let filter = select::filter(&args.shown.filter)?;
+    let names = select::name_filter(&args.shown.names)?;
+    let files = select::archives(&args.files, args.shown.output.output.as_deref())?;
     let samples = Samples {
         files: &files,
         filter: &filter,
         names: &names,
-        symbols: &args.symbols,
+        symbols: &args.shown.symbols,
         raw: args.raw,
         min: args.min.unwrap_or(0.0),
-        quiet: args.output.quiet,
+        quiet: args.shown.output.quiet,
     };
-    let target = args.output.output.as_deref();
+    let target = args.shown.output.output.as_deref();
     let chosen = exporter(args.format);
     let is_added_up = matches!(chosen, Some((_, kind)) if !kind.one_by_one);
     if args.min.is_some() && !is_added_up {
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
 
 /// What is to become of a dataset.
 fn dataset_options(args: &ExportArgs) -> Result<Options> {
-    let folder = args.output.output.clone();
+    let folder = args.shown.output.output.clone();
     let Some(folder) = folder.filter(|folder| folder != Path::new("-")) else {
         bail!("failed to export: parquet is a folder of files; name one with -o");
     };
@@ -86,7 +86,7 @@ fn dataset_options(args: &ExportArgs) -> Result<Options> {
             folder.display()
         );
     }
-    if args.names.hide.is_some() {
+    if args.shown.names.hide.is_some() {
         bail!(
             "failed to export: --hide is of names, and stacks in parquet have none; hide in the query"
         );

@@ -17,17 +17,17 @@ use crate::args::export::FlamegraphArgs;
 
 /// Draw the picture: a page where the file's name says so, else SVG.
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<ExitCode> {
-    let filter = select::filter(&args.filter)?;
-    let names = select::name_filter(&args.names)?;
-    let files = select::archives(&args.files, args.output.output.as_deref())?;
-    let is_page = args.output.output.as_deref().is_some_and(names_page);
+    let filter = select::filter(&args.shown.filter)?;
+    let names = select::name_filter(&args.shown.names)?;
+    let files = select::archives(&args.files, args.shown.output.output.as_deref())?;
+    let is_page = args.shown.output.output.as_deref().is_some_and(names_page);
     let picture = if is_page {
         page(args, &files, &filter, &names)?
     } else {
         svg(args, &files, &filter, &names)?
     };
     // Only a picture that is finished takes the place of an older one.
-    let mut out = output::open(args.output.output.as_deref())?;
+    let mut out = output::open(args.shown.output.output.as_deref())?;
     out.write_all(&picture)
         .and_then(|()| out.flush())
         .context("failed to write the output")?;
@@ -55,11 +55,11 @@ fn svg(
         files,
         filter,
         Apart::Comms,
-        &args.symbols,
-        args.output.quiet,
+        &args.shown.symbols,
+        args.shown.output.quiet,
     )?;
-    select::keep_one_event(&mut profile, filter, args.output.quiet);
-    let named = select::name(profile, &args.symbols, args.output.quiet)?;
+    select::keep_one_event(&mut profile, filter, args.shown.output.quiet);
+    let named = select::name(profile, &args.shown.symbols, args.shown.output.quiet)?;
     let options = FlamegraphOptions {
         title: title(args).to_owned(),
         min_percent: args.min,
@@ -75,8 +75,9 @@ fn page(
     filter: &Filter,
     names: &NameFilter,
 ) -> Result<Vec<u8>> {
-    let (profile, timeline) = timeline::load(files, filter, &args.symbols, args.output.quiet)?;
-    let named = select::name(profile, &args.symbols, args.output.quiet)?;
+    let (profile, timeline) =
+        timeline::load(files, filter, &args.shown.symbols, args.shown.output.quiet)?;
+    let named = select::name(profile, &args.shown.symbols, args.shown.output.quiet)?;
     let mut picture = Vec::new();
     page::write(&named, &timeline, names, title(args), &mut picture)?;
     Ok(picture)

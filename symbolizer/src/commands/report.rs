@@ -14,17 +14,23 @@ use crate::args::report::{ReportArgs, TreeDirection};
 
 /// Print the table.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
-    let filter = select::filter(&args.filter)?;
-    let names = select::name_filter(&args.names)?;
-    let files = select::archives(&args.files, args.output.output.as_deref())?;
+    let filter = select::filter(&args.shown.filter)?;
+    let names = select::name_filter(&args.shown.names)?;
+    let files = select::archives(&args.files, args.shown.output.output.as_deref())?;
     let by = group_by(args.by);
-    let mut profile = select::load(&files, &filter, apart(by), &args.symbols, args.output.quiet)?;
+    let mut profile = select::load(
+        &files,
+        &filter,
+        apart(by),
+        &args.shown.symbols,
+        args.shown.output.quiet,
+    )?;
     if by != GroupBy::Event {
-        select::keep_one_event(&mut profile, &filter, args.output.quiet);
+        select::keep_one_event(&mut profile, &filter, args.shown.output.quiet);
     }
-    let named = select::name(profile, &args.symbols, args.output.quiet)?;
-    let columns = output::columns(args.output.output.as_deref());
-    let mut out = output::open(args.output.output.as_deref())?;
+    let named = select::name(profile, &args.shown.symbols, args.shown.output.quiet)?;
+    let columns = output::columns(args.shown.output.output.as_deref());
+    let mut out = output::open(args.shown.output.output.as_deref())?;
     let out = &mut *out;
     if let Some(wanted) = &args.source {
         source::print(args, wanted, &named, &names, out)?;

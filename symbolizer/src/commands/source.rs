@@ -34,10 +34,10 @@ pub(super) fn print(
         source::write_json(&report, out)?;
         return Ok(());
     }
-    if report.functions.is_empty() && !args.output.quiet {
+    if report.functions.is_empty() && !args.shown.output.quiet {
         eprintln!("rawstack: --source matches no function and no file of this profile");
     }
-    let columns = output::columns(args.output.output.as_deref());
+    let columns = output::columns(args.shown.output.output.as_deref());
     source::write_text(&report, columns, out)?;
     Ok(())
 }

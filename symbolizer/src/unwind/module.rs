@@ -137,7 +137,11 @@ impl Found {
         }
         let by_code = code.and_then(|code| by_code::stub(code, machine, svma));
         by_code.unwrap_or_else(|| {
-            if code.is_some_and(|code| by_code::is_entry(code, svma)) {
+            // Any file of the module knows it, also one whose code was left out.
+            let mut files = self.files.files.iter().map(|(_, file)| file);
+            let is_entry =
+                files.any(|file| file.machine == machine.number() && by_code::is_entry(file, svma));
+            if is_entry {
                 Rule::Outermost
             } else {
                 Rule::FramePointer

@@ -71,10 +71,13 @@ pub(super) fn write(
         layout: LAYOUT,
         title,
         verdict: comparison.verdict.name(),
-        headline: headline(comparison),
-        facts: common(comparison)
+        headline: [Some(headline(comparison)), common(comparison)]
             .into_iter()
-            .chain([reach(comparison)])
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("; "),
+        facts: [reach(comparison)]
+            .into_iter()
             .chain(assurances(comparison))
             .chain(comparison.notes.iter().cloned())
             .collect(),
