@@ -228,17 +228,20 @@ impl Assembler {
             return;
         }
         let mut sieve = self.sieve.take();
+        let mut registers = u64::MAX;
         let sifted = sieve.as_mut().map(|sieve| {
             let process = self.world.processes.process(copy.pid);
-            let stack = copy.start..=copy.end;
-            sieve.sift(process.program(copy.time_ns), &stack, copy.bytes)
+            let (program, stack) = (process.program(copy.time_ns), copy.start..=copy.end);
+            registers = sieve.registers(program, &stack, copy.registers.iter());
+            sieve.sift(program, &stack, copy.bytes)
         });
         let copy = copy.with_bytes(sifted.unwrap_or(copy.bytes));
         let since_ns = self.world.running(copy.pid, copy.time_ns).since_ns;
-        let fits = self.copies.push(&copy, since_ns, &mut self.totals.copies);
+        let known = (since_ns, registers);
+        let fits = self.copies.push(&copy, known, &mut self.totals.copies);
         if !fits {
             self.cut();
-            self.copies.push(&copy, since_ns, &mut self.totals.copies);
+            self.copies.push(&copy, known, &mut self.totals.copies);
         }
         // In the batch that stands behind the copy.
         self.world.know_vdso(copy.pid, copy.time_ns, copy.vdso);

@@ -53,17 +53,17 @@ pub struct CopyCounts {
 }
 
 impl Copies {
-    /// Add a copy of a stack of a program that began at `program_since_ns`. False: a chunk is full; [take](Self::take) it
-    /// and try again.
+    /// Add a copy of a stack of a program that began at `program_since_ns`, with the registers of which `kept` has a bit.
+    /// False: a chunk is full; [take](Self::take) it and try again.
     pub(crate) fn push(
         &mut self,
         copy: &Copy<'_>,
-        program_since_ns: u64,
+        (program_since_ns, kept): (u64, u64),
         counts: &mut CopyCounts,
     ) -> bool {
         let mut registers = Registers::default();
         for (number, value) in (0..).zip(copy.registers.iter()) {
-            if may_be_address(value) {
+            if may_be_address(value) && kept >> number & 1 != 0 {
                 registers.set(number, value);
             }
         }

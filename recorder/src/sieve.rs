@@ -22,6 +22,14 @@ const ADDRESS_MASK: u64 = if cfg!(target_arch = "aarch64") {
     u64::MAX
 };
 
+/// DWARF numbers of the stack pointer and of where the code stands.
+const SP: u32 = if cfg!(target_arch = "aarch64") { 31 } else { 7 };
+const PC: u32 = if cfg!(target_arch = "aarch64") {
+    32
+} else {
+    16
+};
+
 /// Leaves of copies only words that may be addresses of code or of the stack itself: return addresses, and what registers
 /// are restored from that frames are found by.
 #[derive(Debug)]
@@ -60,15 +68,40 @@ impl Sieve {
         let places = (*stack.start()..).step_by(size_of::<u64>());
         for (word, place) in bytes.as_chunks::<8>().0.iter().zip(places) {
             let value = u64::from_ne_bytes(*word);
-            // Frames are found by addresses of frames further out: those lie above, and on whole words.
-            let may_be_frame = value > place
-                && value <= *stack.end()
-                && value.is_multiple_of(size_of::<u64>() as u64);
-            let is_needed = may_be_frame || self.may_be_code(program, value);
+            let is_needed = self.is_needed(program, stack, place, value);
             sifted.extend_from_slice(if is_needed { word } else { &[0; 8] });
         }
         self.bytes = sifted;
         &self.bytes
+    }
+
+    /// Registers of a copy that may be needed, a bit each: by DWARF number, where the code stands and the stack pointer
+    /// among them.
+    pub(crate) fn registers(
+        &mut self,
+        program: Option<&Program>,
+        stack: &RangeInclusive<u64>,
+        values: impl Iterator<Item = u64>,
+    ) -> u64 {
+        self.enter(program);
+        let needed = (0..u64::BITS).zip(values).filter(|&(number, value)| {
+            [SP, PC].contains(&number) || self.is_needed(program, stack, *stack.start(), value)
+        });
+        needed.fold(0, |all, (number, _)| all | 1 << number)
+    }
+
+    /// Whether a value that stands at `place` on the stack, or in a register of who has it from there on, may be needed.
+    fn is_needed(
+        &mut self,
+        program: Option<&Program>,
+        stack: &RangeInclusive<u64>,
+        place: u64,
+        value: u64,
+    ) -> bool {
+        // Frames are found by addresses of frames further out: those lie above, and on whole words.
+        let is_whole = value.is_multiple_of(size_of::<u64>() as u64);
+        let may_be_frame = is_whole && value > place && value <= *stack.end();
+        may_be_frame || self.may_be_code(program, value)
     }
 
     /// Forget what is known of pages where they are another program's, or its mappings have changed.
@@ -158,6 +191,18 @@ mod tests {
         assert_eq!(sifted, kept);
         // The same once more, out of what is remembered.
         assert_eq!(sift(&mut sieve, &program(true), &words), sifted);
+    }
+
+    /// Check that of registers the stack pointer and the place of the code stay, and others where they are addresses.
+    #[test]
+    fn registers() {
+        let mut sieve = Sieve::default();
+        let mut values = [0x5555_0000_1000; 33];
+        values[6] = 0x7000_8000;
+        values[3] = 0x40_1136;
+        let stack = 0x7000_0000..=0x7001_0000;
+        let mask = sieve.registers(Some(&program(true)), &stack, values.into_iter());
+        assert_eq!(mask, 1 << 3 | 1 << 6 | 1 << SP | 1 << PC);
     }
 
     /// Check that where code may be anywhere any address stays, and that what is remembered goes when mappings change.
