@@ -82,6 +82,54 @@ fn names_without_the_program() {
     );
 }
 
+/// Check that a packed file keeps the stubs of the linkage table, for which there is no unwind information, and names them.
+#[test]
+fn stubs_without_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for name in ["c-gcc-pie", "cpp-clang"] {
+        let program = here.join(name);
+        fs::copy(fixtures::build(name), &program).unwrap();
+        archive_of(&program, 3).write(here, "a.rawstack");
+        let pack = ["symbols", "a.rawstack", "--pack", name.get(..3).unwrap()];
+        assert_eq!(rawstack(here, &pack).code, 0);
+        let original = ElfFile::open(&program).unwrap();
+        let build_id = original.build_id.as_ref().unwrap().to_string();
+        let place = format!(
+            "{}/.build-id/{}/{}",
+            pack[3],
+            &build_id[..2],
+            &build_id[2..]
+        );
+        let packed = ElfFile::open(&here.join(&place)).unwrap();
+        let mut stubs = Vec::new();
+        for (number, table) in original.sections.iter().enumerate() {
+            if table.is_linkage_table() {
+                let kept = &packed.sections[number];
+                let content =
+                    |file: &ElfFile, offset| file.range(offset, table.size).unwrap().to_vec();
+                assert!(content(&packed, kept.offset) == content(&original, table.offset));
+                let addresses = (table.svma..table.svma + table.size).step_by(16);
+                // Relocations of the others are among those of all data, and stay behind.
+                if &*table.name == ".plt" {
+                    stubs.extend(addresses.map(|address| format!("{address:#x}")));
+                }
+            }
+        }
+        let names = |file: &str| {
+            let args = ["symbolize", "--symbols-only", "--addresses", "--file", file];
+            let stubs = stubs.iter().map(String::as_str);
+            succeed(here, &args.into_iter().chain(stubs).collect::<Vec<_>>())
+        };
+        let before = names(name);
+        assert!(
+            packed.is_debug_only() && before.contains("@plt"),
+            "{before}"
+        );
+        assert_eq!(names(&place), before);
+    }
+}
+
 fn check_elfutils(packed: &Path, build_id: &str) {
     let read = Command::new("eu-readelf")
         .args(["-hlS", "-s", "-n", "--debug-dump=frames"])

@@ -1,7 +1,7 @@
 //! Copies of stacks in an archive → stacks by address, on threads, in the order of the archive. Knows no names.
 //!
 //! A chunk of copies stands before the batch with the rows that it is of, and needs no other chunk. So records wait in a
-//! queue ([`Ahead`]) while threads unwind the copies of the next few chunks; what comes out depends on nothing but the
+//! queue (`Ahead`) while threads unwind the copies of the next few chunks; what comes out depends on nothing but the
 //! archive and the files.
 
 mod ahead;

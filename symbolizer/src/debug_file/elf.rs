@@ -235,12 +235,13 @@ impl ElfFile {
             .is_some_and(|found| found.size > 0 && !found.is_nobits())
     }
 
-    /// Whether the code itself is left out (`objcopy --only-keep-debug`): then the PT_LOAD table lies about the file.
+    /// Whether the code itself is left out (`objcopy --only-keep-debug`): then the PT_LOAD table lies about the file. Stubs do
+    /// not count, since packed files keep them.
     pub fn is_debug_only(&self) -> bool {
         let mut code = self
             .sections
             .iter()
-            .filter(|section| section.is_code())
+            .filter(|section| section.is_code() && !section.is_linkage_table())
             .peekable();
         code.peek().is_some() && code.all(Section::is_nobits)
     }

@@ -51,6 +51,11 @@ impl Section {
         self.flags & CODE != 0
     }
 
+    /// Whether it holds stubs that lead to functions of other modules (a procedure linkage table).
+    pub fn is_linkage_table(&self) -> bool {
+        self.is_code() && (self.name.starts_with(".plt") || &*self.name == ".iplt")
+    }
+
     /// Whether the file leaves the section's bytes out.
     pub fn is_nobits(&self) -> bool {
         self.kind == NOBITS

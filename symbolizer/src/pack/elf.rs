@@ -17,14 +17,16 @@ const NULL: u32 = 0;
 const NOBITS: u32 = 8;
 /// `SHF_ALLOC`.
 const LOADED: u64 = 2;
-/// Sections that are kept by name, beside symbol tables, their names and notes.
-const NAMES: [&str; 6] = [
+/// Sections that are kept by name, beside symbol tables, their names, notes, and stubs: these have neither symbols nor unwind
+/// information, and what they do is read in their code.
+const NAMES: [&str; 7] = [
     ".eh_frame",
     ".eh_frame_hdr",
     ".debug_frame",
     ".zdebug_frame",
     ".gnu_debugdata",
     ".gnu_debuglink",
+    ".rela.plt",
 ];
 /// The names of a Go program that has no symbol table.
 const GO_NAMES: &str = ".gopclntab";
@@ -90,7 +92,8 @@ fn kept(file: &ElfFile, names: usize) -> Vec<bool> {
     let has_symtab = file.has_symtab();
     let wanted = |name: &str| NAMES.contains(&name) || (name == GO_NAMES && !has_symtab);
     let by_itself = file.sections.iter().map(|section| {
-        let is_wanted = KINDS.contains(&section.kind) || wanted(&section.name);
+        let is_wanted =
+            KINDS.contains(&section.kind) || wanted(&section.name) || section.is_linkage_table();
         is_wanted && !section.is_nobits()
     });
     let mut kept: Vec<bool> = by_itself.collect();

@@ -41,12 +41,12 @@ pub(super) enum Target<'a> {
 
 /// All stubs of `file`, in the order of the sections.
 pub(super) fn stubs(file: &ElfFile) -> Vec<Stub<'_>> {
-    let is_plt = |section: &&Section| section.name.starts_with(".plt") || &*section.name == ".iplt";
+    let is_plt = |section: &&Section| section.is_linkage_table() && !section.is_nobits();
     let sections = file.sections.iter().filter(is_plt);
     let mut sections = sections
-        .filter(|section| section.is_code() && section.size <= MAX_BYTES)
+        .filter(|section| section.size <= MAX_BYTES)
         .peekable();
-    if sections.peek().is_none() || file.is_debug_only() {
+    if sections.peek().is_none() {
         return Vec::new();
     }
     let slots = slots(file);

@@ -56,10 +56,10 @@ pub(super) fn sigreturn(machine: Machine) -> Rule {
 
 /// The rule for a stub of the linkage table at `svma`, where it is one: what it has pushed until there.
 pub(super) fn stub(file: &ElfFile, machine: Machine, svma: u64) -> Option<Rule> {
-    let is_table = |name: &str| name.starts_with(".plt") || name == ".iplt";
     let section = file.sections.iter().find(|section| {
         let within = svma.checked_sub(section.svma);
-        is_table(&section.name) && section.is_code() && within.is_some_and(|at| at < section.size)
+        let is_there = section.is_linkage_table() && !section.is_nobits();
+        is_there && within.is_some_and(|at| at < section.size)
     })?;
     let at = svma - section.svma;
     let code = |from: u64, size: u64| file.range(section.offset.checked_add(from)?, size);

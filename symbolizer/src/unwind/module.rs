@@ -135,18 +135,17 @@ impl Found {
                 Err(_) => return Rule::Bad,
             }
         }
-        let by_code = code.and_then(|code| by_code::stub(code, machine, svma));
-        by_code.unwrap_or_else(|| {
-            // Any file of the module knows it, also one whose code was left out.
-            let mut files = self.files.files.iter().map(|(_, file)| file);
-            let is_entry =
-                files.any(|file| file.machine == machine.number() && by_code::is_entry(file, svma));
-            if is_entry {
-                Rule::Outermost
-            } else {
-                Rule::FramePointer
-            }
-        })
+        // Any file of the module knows these, also one whose other code was left out.
+        let files = self.files.files.iter().map(|(_, file)| file);
+        let mut files = files.filter(|file| file.machine == machine.number());
+        let by_code = |file| by_code::stub(file, machine, svma);
+        if let Some(rule) = files.clone().find_map(by_code) {
+            rule
+        } else if files.any(|file| by_code::is_entry(file, svma)) {
+            Rule::Outermost
+        } else {
+            Rule::FramePointer
+        }
     }
 
     /// By the segments that were recorded, else by those of the file that holds the code.
