@@ -243,9 +243,9 @@ impl ModuleAnswers {
             split: found.missing.into_iter().collect(),
             alternate: files.missing_alternate.clone(),
         };
-        for function in &found.functions {
+        for (number, function) in (0u32..).zip(&found.functions) {
             let name = function.linkage_name.as_ref().or(function.name.as_ref());
-            let name = match (name, &function.scope) {
+            let name = match (name, found.scopes.get(&number)) {
                 (Some(name), Some(scope)) => self.intern_name(&[scope, &name[..]].concat()),
                 (Some(name), None) => self.intern_name(name),
                 (None, _) => StringId::NONE,

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use foldhash::HashMap;
 use gimli::{EndianSlice, RunTimeEndian};
 use rayon::prelude::*;
 
@@ -86,8 +87,6 @@ pub(super) struct Function<'a> {
     pub(super) linkage_name: Option<Cow<'a, [u8]>>,
     /// Name as the source has it.
     pub(super) name: Option<Cow<'a, [u8]>>,
-    /// What stands before `name`: functions in which an inlined lambda without a linker's name is.
-    pub(super) scope: Option<Arc<[u8]>>,
     /// Function that this one is inlined into, as an index into [`Answers::functions`].
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.
@@ -154,6 +153,8 @@ pub(super) struct Answers<'a> {
     pub(super) functions: Vec<Function<'a>>,
     /// For each function where it is declared, if that was asked: file and line.
     pub(super) declared: Vec<Place>,
+    /// By function what stands before its name: functions in which an inlined lambda without a linker's name is.
+    pub(super) scopes: HashMap<u32, Arc<[u8]>>,
     /// Source files that answers, functions and declarations refer to.
     pub(super) files: Vec<String>,
     /// Whether a unit could not be read.
@@ -277,6 +278,10 @@ impl<'a> Answers<'a> {
         };
         let moved = |place: Place| place.behind(first_file);
         self.declared.extend(found.declared.into_iter().map(moved));
+        let scopes = found.scopes.into_iter();
+        self.scopes.extend(
+            scopes.map(|(function, scope)| (function.saturating_add(first_function), scope)),
+        );
         self.split.extend(found.split);
         self.missing.extend(found.missing);
         self.files.extend(found.files);

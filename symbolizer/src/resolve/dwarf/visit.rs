@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gimli::{DebugInfoOffset, Unit};
 
@@ -14,6 +15,9 @@ use super::units::Units;
 use super::walk::{Found, find_functions};
 use super::{Answer, Budget, Function, Place, Slice, Task};
 
+/// What stands before the names of lambdas, by function.
+type Scopes = Vec<(u32, Arc<[u8]>)>;
+
 /// What one unit says of its wanted addresses.
 #[derive(Debug, Default)]
 pub(super) struct UnitAnswers<'a> {
@@ -21,6 +25,8 @@ pub(super) struct UnitAnswers<'a> {
     pub(super) functions: Vec<Function<'a>>,
     /// Where they are declared, if that was asked.
     pub(super) declared: Vec<Place>,
+    /// By function what stands before its name.
+    pub(super) scopes: Scopes,
     pub(super) files: Vec<String>,
     /// Whether not all of it could be read.
     pub(super) damaged: bool,
@@ -37,6 +43,7 @@ struct Functions<'a> {
     rows: Vec<(Function<'a>, Option<RawPlace>)>,
     /// Where they are declared, if that was asked, ...
     declared: Vec<Place>,
+    scopes: Scopes,
     /// ... and the files of it.
     paths: Vec<String>,
     /// Whether not all entries could be read.
@@ -86,6 +93,7 @@ pub(super) fn visit<'a>(
         answers,
         functions: rows,
         declared,
+        scopes: functions.scopes,
         files: files.paths,
         damaged: functions.damaged,
         split,
@@ -119,7 +127,6 @@ fn read_functions<'a>(
         let function = Function {
             linkage_name: name.linkage_name.map(Cow::Borrowed),
             name: name.name.map(Cow::Borrowed),
-            scope: None,
             caller: node.parent.and_then(number),
             call: Place {
                 file: None,
@@ -131,13 +138,8 @@ fn read_functions<'a>(
         let call = node.call_file.map(|file| RawPlace { file, line, column });
         (function, call)
     });
-    let mut rows: Vec<_> = rows.collect();
-    complete_lambdas(
-        (&mut rows, &mut declared),
-        &unnamed,
-        &mut names,
-        task.budget,
-    );
+    let rows: Vec<_> = rows.collect();
+    let scopes = complete_lambdas((&rows, &mut declared), &unnamed, &mut names, task.budget);
     let innermost = found
         .innermost
         .iter()
@@ -147,34 +149,40 @@ fn read_functions<'a>(
         innermost,
         rows,
         declared,
+        scopes,
         paths: names.paths,
         damaged: found.damaged,
     }
 }
 
-/// Give lambdas, by row and entry, what their own entries leave out.
+/// Give lambdas, by row and entry, the places that their own entries leave out; gives what stands before their names.
 fn complete_lambdas<'a>(
-    (rows, declared): (&mut [(Function<'a>, Option<RawPlace>)], &mut [Place]),
+    (rows, declared): (&[(Function<'a>, Option<RawPlace>)], &mut [Place]),
     unnamed: &[(usize, DebugInfoOffset)],
     names: &mut NameFinder<'_, 'a, '_>,
     budget: &Budget,
-) {
+) -> Scopes {
+    let mut scopes = Scopes::new();
     if unnamed.is_empty() {
-        return;
+        return scopes;
     }
     let found = lambdas::find(names, unnamed.iter().map(|(_, at)| *at).collect(), budget);
     for (row, at) in unnamed {
-        let (Some((function, _)), Some(lambda)) = (rows.get_mut(*row), found.get(at)) else {
+        let (Some((function, _)), Some(lambda)) = (rows.get(*row), found.get(at)) else {
             continue;
         };
         if let Some(declared) = declared.get_mut(*row).filter(|held| held.line == 0) {
             *declared = lambda.declared;
         }
         // What is not inlined gets the name of the symbol at its entry.
-        if function.caller.is_some() && function.linkage_name.is_none() {
-            function.scope.clone_from(&lambda.scope);
+        if function.caller.is_some()
+            && function.linkage_name.is_none()
+            && let Some(scope) = &lambda.scope
+        {
+            scopes.extend(u32::try_from(*row).map(|row| (row, Arc::clone(scope))));
         }
     }
+    scopes
 }
 
 impl Functions<'_> {
@@ -185,7 +193,6 @@ impl Functions<'_> {
             let function = Function {
                 linkage_name: function.linkage_name.map(owned),
                 name: function.name.map(owned),
-                scope: function.scope,
                 caller: function.caller,
                 call: function.call,
                 start: function.start,
@@ -196,6 +203,7 @@ impl Functions<'_> {
             innermost: self.innermost,
             rows: rows.collect(),
             declared: self.declared,
+            scopes: self.scopes,
             paths: self.paths,
             damaged: self.damaged,
         }
