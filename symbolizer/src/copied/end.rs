@@ -4,53 +4,24 @@ use std::collections::BTreeMap;
 
 use rawstack_format::copies::CopyLoss;
 
-use crate::unwind::{Contradiction, End, ModuleId};
+use crate::unwind::End;
 
 /// How the user half of a sample ended, in an archive with copies. `M` stands for a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CopyEnd<M> {
-    /// At the outermost frame, by the rules of its module.
-    Outermost,
-    /// At a return address, or a frame pointer, of 0: nothing says that it is the outermost frame.
-    Zero,
-    /// Where the copy ends.
-    CopyEnds,
-    /// In a module without unwind information, or in code that belongs to none.
-    NoUnwindInfo(Option<M>),
-    /// Something cannot be.
-    Contradiction(Contradiction),
-    /// At the limit of frames.
-    TooDeep,
+    /// As the unwinding of its copy did.
+    Unwound(End<M>),
     /// There is no copy, and why.
     Lost(CopyLoss),
     /// There is no copy, and nothing says why.
     NoCopy,
 }
 
-impl CopyEnd<ModuleId> {
-    /// The end of a walk.
-    pub(super) fn of(end: End) -> Self {
-        match end {
-            End::Outermost => Self::Outermost,
-            End::Zero => Self::Zero,
-            End::CopyEnds => Self::CopyEnds,
-            End::NoUnwindInfo(id) => Self::NoUnwindInfo(id),
-            End::Contradiction(what) => Self::Contradiction(what),
-            End::TooDeep => Self::TooDeep,
-        }
-    }
-}
-
 impl<M> CopyEnd<M> {
     /// The same with another module.
     pub(crate) fn map<N>(self, module: impl FnOnce(M) -> N) -> CopyEnd<N> {
         match self {
-            Self::Outermost => CopyEnd::Outermost,
-            Self::Zero => CopyEnd::Zero,
-            Self::CopyEnds => CopyEnd::CopyEnds,
-            Self::NoUnwindInfo(held) => CopyEnd::NoUnwindInfo(held.map(module)),
-            Self::Contradiction(what) => CopyEnd::Contradiction(what),
-            Self::TooDeep => CopyEnd::TooDeep,
+            Self::Unwound(end) => CopyEnd::Unwound(end.map(module)),
             Self::Lost(loss) => CopyEnd::Lost(loss),
             Self::NoCopy => CopyEnd::NoCopy,
         }
@@ -58,18 +29,13 @@ impl<M> CopyEnd<M> {
 
     /// Whether the stack is as long as it can be known to be.
     pub fn is_reached(&self) -> bool {
-        matches!(self, Self::Outermost | Self::Zero)
+        matches!(self, Self::Unwound(End::Outermost | End::Zero))
     }
 
     /// Name in JSON.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Outermost => "outermost",
-            Self::Zero => "zero",
-            Self::CopyEnds => "copy_ends",
-            Self::NoUnwindInfo(_) => "no_unwind_info",
-            Self::Contradiction(_) => "contradiction",
-            Self::TooDeep => "too_deep",
+            Self::Unwound(end) => end.name(),
             Self::Lost(_) | Self::NoCopy => "no_copy",
         }
     }
@@ -110,9 +76,14 @@ impl<M: Copy + Ord> EndCounts<M> {
         self.counts.values().sum()
     }
 
+    /// How many ended as `is` says.
+    pub fn count(&self, is: impl Fn(&CopyEnd<M>) -> bool) -> u64 {
+        let counts = self.counts.iter().filter(|(end, _)| is(end));
+        counts.map(|(_, count)| count).sum()
+    }
+
     /// How many of them are as long as they can be known to be.
     pub fn reached(&self) -> u64 {
-        let reached = self.iter().filter(|(end, _)| end.is_reached());
-        reached.map(|(_, count)| count).sum()
+        self.count(CopyEnd::is_reached)
     }
 }

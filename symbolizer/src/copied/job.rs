@@ -12,7 +12,7 @@ use super::spaces::{Known, Space, Version};
 use super::stacks::{NO_NODE, StackSet};
 use super::totals::CopyTotals;
 use crate::unwind::{
-    AddressSpace, Leaf, Machine, ModuleId, Modules, Registers, Rules, UnwoundFrame,
+    AddressSpace, End, Leaf, Machine, ModuleId, Modules, Registers, Rules, UnwoundFrame,
 };
 
 /// Versions of address spaces other than the last one that are made for one chunk; behind them the last one stands in.
@@ -100,7 +100,7 @@ impl Worker<'_> {
             return (CopyEnd::Lost(copy.loss), NO_NODE);
         }
         let Some(registers) = registers(&copy) else {
-            return (CopyEnd::NoUnwindInfo(None), NO_NODE);
+            return (CopyEnd::Unwound(End::NoUnwindInfo(None)), NO_NODE);
         };
         let nothing = Space::default();
         let space = self.job.known.get(&copy.pid);
@@ -124,10 +124,9 @@ impl Worker<'_> {
             space: mapped,
         };
         let end = self.job.modules.unwind(self.rules, &leaf, &mut self.frames);
-        let end = CopyEnd::of(end);
         match self.set.add(copy.tid, &self.frames) {
-            Some(leaf) => (end, leaf),
-            None => (CopyEnd::TooDeep, NO_NODE),
+            Some(leaf) => (CopyEnd::Unwound(end), leaf),
+            None => (CopyEnd::Unwound(End::TooDeep), NO_NODE),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::copied::CopyEnd;
 use crate::jit::Placed;
 use crate::resolve::file_offset::{AddressKind, lookup_offset};
 use crate::text::clean;
+use crate::unwind::End;
 
 /// Declare an index into one of the tree's tables.
 macro_rules! tree_id {
@@ -89,13 +90,15 @@ pub enum Mark {
 impl Mark {
     /// The mark of a stack that ended so; none where it is whole.
     pub fn of(end: CopyEnd<ModuleId>) -> Option<Self> {
+        let CopyEnd::Unwound(end) = end else {
+            return Some(Self::NoCopy);
+        };
         match end {
-            CopyEnd::Outermost | CopyEnd::Zero => None,
-            CopyEnd::CopyEnds => Some(Self::CopyEnds),
-            CopyEnd::NoUnwindInfo(_) => Some(Self::NoUnwindInfo),
-            CopyEnd::Contradiction(_) => Some(Self::Contradiction),
-            CopyEnd::TooDeep => Some(Self::TooDeep),
-            CopyEnd::Lost(_) | CopyEnd::NoCopy => Some(Self::NoCopy),
+            End::Outermost | End::Zero => None,
+            End::CopyEnds => Some(Self::CopyEnds),
+            End::NoUnwindInfo(_) => Some(Self::NoUnwindInfo),
+            End::Contradiction(_) => Some(Self::Contradiction),
+            End::TooDeep => Some(Self::TooDeep),
         }
     }
 

@@ -5,6 +5,7 @@ use rawstack_format::copies::CopyLoss;
 use super::render::share;
 use crate::copied::{CopyEnd, EndCounts};
 use crate::profile::ModuleId;
+use crate::unwind::End;
 
 /// Modules without unwind information that are named.
 const MOST_MODULES: usize = 3;
@@ -15,7 +16,7 @@ pub type Paths<'p> = dyn Fn(ModuleId) -> String + 'p;
 /// Stacks that ended in modules, or in code of none, without unwind information: the most first.
 pub fn without_information(ends: &EndCounts<ModuleId>) -> Vec<(Option<ModuleId>, u64)> {
     let of_modules = ends.iter().filter_map(|(end, count)| match end {
-        CopyEnd::NoUnwindInfo(module) => Some((module, count)),
+        CopyEnd::Unwound(End::NoUnwindInfo(module)) => Some((module, count)),
         _ => None,
     });
     let mut rows: Vec<_> = of_modules.collect();
@@ -31,29 +32,26 @@ pub fn line(ends: &EndCounts<ModuleId>, paths: &Paths<'_>) -> Option<String> {
     if short == 0 {
         return None;
     }
-    let sum = |is: &dyn Fn(CopyEnd<ModuleId>) -> bool| -> u64 {
-        let counts = ends.iter().filter(|(end, _)| is(*end));
-        counts.map(|(_, count)| count).sum()
-    };
     let mut parts = Vec::new();
     parts.extend(modules(ends, paths));
-    let cut = sum(&|end| end == CopyEnd::CopyEnds);
+    let cut = ends.count(|end| *end == CopyEnd::Unwound(End::CopyEnds));
     if cut > 0 {
         parts.push(format!(
             "{cut} where the copy ends (record with a larger --unwind stack-copy:BYTES)"
         ));
     }
-    let failed = sum(&|end| matches!(end, CopyEnd::Contradiction(_) | CopyEnd::TooDeep));
+    let failed =
+        ends.count(|end| matches!(end, CopyEnd::Unwound(End::Contradiction(_) | End::TooDeep)));
     if failed > 0 {
         parts.push(format!("{failed} where what was found cannot be"));
     }
     for loss in CopyLoss::ALL {
-        let lost = sum(&|end| end == CopyEnd::Lost(loss));
+        let lost = ends.count(|end| *end == CopyEnd::Lost(loss));
         if lost > 0 {
             parts.push(format!("{lost} have no copy ({})", loss.name()));
         }
     }
-    let none = sum(&|end| end == CopyEnd::NoCopy);
+    let none = ends.count(|end| *end == CopyEnd::NoCopy);
     if none > 0 {
         parts.push(format!("{none} have no copy"));
     }
@@ -94,13 +92,13 @@ mod tests {
     fn lines() {
         let mut ends = EndCounts::default();
         let paths = |module: ModuleId| format!("lib{}", module.0);
-        ends.add(CopyEnd::Outermost);
-        ends.add(CopyEnd::Zero);
+        ends.add(CopyEnd::Unwound(End::Outermost));
+        ends.add(CopyEnd::Unwound(End::Zero));
         assert_eq!(line(&ends, &paths), None);
         for module in [1, 2, 2, 3, 4] {
-            ends.add(CopyEnd::NoUnwindInfo(Some(ModuleId(module))));
+            ends.add(CopyEnd::Unwound(End::NoUnwindInfo(Some(ModuleId(module)))));
         }
-        ends.add(CopyEnd::CopyEnds);
+        ends.add(CopyEnd::Unwound(End::CopyEnds));
         ends.add(CopyEnd::Lost(CopyLoss::BufferFull));
         ends.add(CopyEnd::NoCopy);
         let line = line(&ends, &paths).unwrap();

@@ -44,9 +44,9 @@ pub enum Contradiction {
     BadRule,
 }
 
-/// How a stack ended.
+/// How a stack ended. `M` stands for a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum End {
+pub enum End<M = ModuleId> {
     /// At the outermost frame: its rule says that it has no caller.
     Outermost,
     /// At a return address, or in code without unwind information a frame pointer, of 0. It may be the outermost frame.
@@ -54,16 +54,28 @@ pub enum End {
     /// What is needed next was not copied.
     CopyEnds,
     /// The code has no unwind information, and its frame pointer leads nowhere. The module, where there is one.
-    NoUnwindInfo(Option<ModuleId>),
+    NoUnwindInfo(Option<M>),
     /// Something cannot be.
     Contradiction(Contradiction),
     /// More frames than are taken.
     TooDeep,
 }
 
-impl End {
+impl<M> End<M> {
+    /// The same with another module.
+    pub(crate) fn map<N>(self, module: impl FnOnce(M) -> N) -> End<N> {
+        match self {
+            Self::Outermost => End::Outermost,
+            Self::Zero => End::Zero,
+            Self::CopyEnds => End::CopyEnds,
+            Self::NoUnwindInfo(held) => End::NoUnwindInfo(held.map(module)),
+            Self::Contradiction(what) => End::Contradiction(what),
+            Self::TooDeep => End::TooDeep,
+        }
+    }
+
     /// Name in JSON and text.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Outermost => "outermost",
             Self::Zero => "zero",

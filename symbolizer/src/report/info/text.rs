@@ -13,6 +13,7 @@ use crate::profile::{ModuleId, Profile, Summary};
 use crate::report::render::{amount, share};
 use crate::report::unwound;
 use crate::text::clean;
+use crate::unwind::End;
 
 /// Runs that are shown to people.
 const SHOWN_RUNS: usize = 20;
@@ -237,11 +238,7 @@ fn write_ends(profile: &Profile, summary: &Summary, out: &mut dyn Write) -> Resu
     if total == 0 {
         return Ok(());
     }
-    let sum = |is: CopyEnd<ModuleId>| {
-        let counts = ends.iter().filter(|(end, _)| *end == is);
-        counts.map(|(_, count)| count).sum::<u64>()
-    };
-    let zero = sum(CopyEnd::Zero);
+    let zero = ends.count(|end| *end == CopyEnd::Unwound(End::Zero));
     let part = share(reached, total);
     let mut text = format!("{reached} of {total} user stacks reach their end ({part:.2} %)");
     if zero > 0 {
