@@ -154,6 +154,7 @@ impl Epoch {
             places.push((address, place));
         }
         let frames = places.len();
+        let running = world.running(pid, time_ns);
         let leaf =
             places
                 .into_iter()
@@ -166,7 +167,6 @@ impl Epoch {
                         FrameKind::UserCaller
                     };
                     if let (Some(mapping), Some((module, _))) = (&place.mapping, place.module) {
-                        let running = world.running(pid, time_ns);
                         self.put_mapping(world, (pid, running), mapping, module);
                     }
                     let (module, offset) = place.module.unzip();
