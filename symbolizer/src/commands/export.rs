@@ -247,10 +247,7 @@ impl Samples<'_> {
         };
         exporter.start(&source, out)?;
         let mut feed = Feed::new(source, self.names);
-        let mut again = load::Shared {
-            unwinding,
-            ..select::shared(addresses, self.symbols)?
-        };
+        let mut again = select::shared_with(addresses, unwinding);
         for file in self.files {
             load::read(&mut again, file, self.filter, &mut |_, sample, event| {
                 let (kernel, kernel_cut) = sample.kernel_half(self.filter.no_kernel);

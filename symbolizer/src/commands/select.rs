@@ -188,11 +188,16 @@ pub(super) fn archives(named: &[PathBuf], output: Option<&Path>) -> Result<Vec<P
 /// What archives are read into: with `addresses` the same code at two addresses is two frames. Copies of stacks are
 /// unwound as the options say.
 pub(super) fn shared(addresses: bool, symbols: &SymbolArgs) -> Result<load::Shared> {
-    Ok(load::Shared {
+    Ok(shared_with(addresses, unwinding(symbols)?))
+}
+
+/// As [`shared`], with what unwinds already.
+pub(super) fn shared_with(addresses: bool, unwinding: Option<Unwinding>) -> load::Shared {
+    load::Shared {
         tree: StackTree::new(addresses),
-        unwinding: unwinding(symbols)?,
+        unwinding,
         ..load::Shared::default()
-    })
+    }
 }
 
 /// What unwinds copies of stacks, where the options want that.
