@@ -244,15 +244,14 @@ impl ModuleAnswers {
             alternate: files.missing_alternate.clone(),
         };
         for (number, function) in (0u32..).zip(&found.functions) {
-            let name = function.linkage_name.as_ref().or(function.name.as_ref());
-            let name = match (name, found.scopes.get(&number)) {
+            let name = match (&function.name, found.scopes.get(&number)) {
                 (Some(name), Some(scope)) => self.intern_name(&[scope, &name[..]].concat()),
                 (Some(name), None) => self.intern_name(name),
                 (None, _) => StringId::NONE,
             };
             let row = NamedFunction {
                 name,
-                plain: function.linkage_name.is_none(),
+                plain: function.plain,
                 caller: function.caller,
                 call: function.call,
             };

@@ -83,10 +83,10 @@ impl Budget {
 /// A function, or one inlined into another, as the debug information has it.
 #[derive(Clone, Debug)]
 pub(super) struct Function<'a> {
-    /// Name as the linker knows it.
-    pub(super) linkage_name: Option<Cow<'a, [u8]>>,
-    /// Name as the source has it.
+    /// Name as the linker knows it, or else as the source has it.
     pub(super) name: Option<Cow<'a, [u8]>>,
+    /// Whether the linker's is not told.
+    pub(super) plain: bool,
     /// Function that this one is inlined into, as an index into [`Answers::functions`].
     pub(super) caller: Option<u32>,
     /// Where it is called from, when inlined.

@@ -125,8 +125,8 @@ fn read_functions<'a>(
         unnamed.extend(lambdas::unnamed(&name, task.declarations).map(|lambda| (row, lambda)));
         let (line, column) = (node.call_line, node.call_column);
         let function = Function {
-            linkage_name: name.linkage_name.map(Cow::Borrowed),
-            name: name.name.map(Cow::Borrowed),
+            name: name.linkage_name.or(name.name).map(Cow::Borrowed),
+            plain: name.linkage_name.is_none(),
             caller: node.parent.and_then(number),
             call: Place {
                 file: None,
@@ -176,7 +176,7 @@ fn complete_lambdas<'a>(
         }
         // What is not inlined gets the name of the symbol at its entry.
         if function.caller.is_some()
-            && function.linkage_name.is_none()
+            && function.plain
             && let Some(scope) = &lambda.scope
         {
             scopes.extend(u32::try_from(*row).map(|row| (row, Arc::clone(scope))));
@@ -191,8 +191,8 @@ impl Functions<'_> {
         let owned = |name: Cow<'_, [u8]>| Cow::Owned(name.into_owned());
         let rows = self.rows.into_iter().map(|(function, call)| {
             let function = Function {
-                linkage_name: function.linkage_name.map(owned),
                 name: function.name.map(owned),
+                plain: function.plain,
                 caller: function.caller,
                 call: function.call,
                 start: function.start,
