@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rawstack_test_support::json::{Sample, report};
-use rawstack_test_support::programs::{rawstack_record, workload};
+use rawstack_test_support::programs::{rawstack_record, require, workload};
 use rawstack_test_support::{Run, Running};
 
 use crate::recording::{Lab, Recording, text};
@@ -22,10 +22,12 @@ struct Family {
 
 impl Family {
     fn start(lab: &Lab, mode: &str) -> Self {
+        Self::start_as(lab, Run::new(workload("family")), mode)
+    }
+
+    fn start_as(lab: &Lab, run: Run, mode: &str) -> Self {
         let told = lab.path("family");
-        let mut running = Run::new(workload("family"))
-            .args([text(&told), "60", mode])
-            .spawn();
+        let mut running = run.args([text(&told), "60", mode]).spawn();
         running.wait_until("all threads run", || told.exists());
         let words = fs::read_to_string(&told).unwrap();
         let word = |at: usize| words.split_whitespace().nth(at).unwrap().to_owned();
@@ -40,6 +42,12 @@ impl Family {
 /// Busy threads that nobody asked for.
 fn stranger() -> Running {
     Run::new(workload("threads")).args(["2", "60"]).spawn()
+}
+
+/// A workload that stays on one CPU.
+fn on_cpu(cpu: &str, name: &str) -> Run {
+    require("taskset", "util-linux");
+    Run::new("taskset").args(["-c", cpu, text(&workload(name))])
 }
 
 /// Record with `options`, without a command.
@@ -126,29 +134,30 @@ fn thread_that_executes() {
 #[test]
 fn combined() {
     let lab = Lab::new();
-    let family = Family::start(&lab, "stay");
-    let stranger = stranger();
-    let stranger_pid = stranger.pid().to_string();
+    let family = Family::start_as(&lab, on_cpu("0", "family"), "stay");
+    let here = on_cpu("0", "threads").args(["2", "60"]).spawn();
+    let elsewhere = on_cpu("1", "threads").args(["2", "60"]).spawn();
+    let strangers = format!("{},{}", here.pid(), elsewhere.pid());
     let options = [
         "-t",
         &family.chosen,
         "-p",
-        &stranger_pid,
+        &strangers,
         "-C",
         "0",
         "-d",
         "1s",
     ];
     let recording = record(&lab, &options);
-    let samples = recording.samples();
+    let cpus: BTreeSet<_> = recording.samples().iter().map(|it| it.cpu).collect();
+    assert!(cpus.into_iter().eq([0]), "samples of another CPU");
+    let pids = recording.pids();
+    let (here, elsewhere) = (here.pid(), elsewhere.pid());
+    assert!(pids.contains(&here) && !pids.contains(&elsewhere), "{pids:?}");
+    let workers = workers(&recording);
+    assert!(workers.contains("work_chosen"), "{workers:?}");
     assert!(
-        samples.iter().all(|sample| sample.cpu == 0),
-        "samples of another CPU"
-    );
-    let comms = comms(&samples);
-    assert!(comms.contains("family") && comms.iter().any(|comm| comm.starts_with("worker-")));
-    assert!(
-        !workers(&recording).contains("work_other"),
+        !workers.contains("work_other"),
         "a thread beside the one asked for"
     );
 }
