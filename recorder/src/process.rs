@@ -14,11 +14,10 @@ use crate::jit::Source;
 use crate::program::{Mapping, Program};
 
 mod jit;
+mod past;
 
 pub(crate) use jit::{JitChange, JitProgram};
 
-/// How long the past is kept behind the last event that was looked at, in nanoseconds.
-const PAST_NS: u64 = 2_000_000_000;
 /// Shortest time between two readings of all processes, in nanoseconds.
 const READ_INTERVAL_NS: u64 = 10_000_000_000;
 /// How often a process is asked for its cgroup while it is sampled, in nanoseconds: half as often after each time that
@@ -57,15 +56,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn forget(&mut self, before_ns: u64) {
-        let is_past = |program: &Program| program.since_ns < before_ns;
-        let present = self.programs.iter().rposition(is_past).unwrap_or(0);
-        self.programs.drain(..present);
-        self.programs
-            .iter_mut()
-            .for_each(|program| program.forget(before_ns));
-    }
-
     /// The program that ran at `time_ns`.
     pub(crate) fn program(&self, time_ns: u64) -> Option<&Program> {
         self.programs.get(self.program_at(time_ns))
@@ -448,38 +438,6 @@ impl Processes {
             self.read_again_ns = time_ns + READ_INTERVAL_NS;
         }
     }
-
-    /// Nothing before `time_ns` will be asked for any more.
-    pub(crate) fn forget(&mut self, time_ns: u64) {
-        let before = time_ns.saturating_sub(PAST_NS);
-        while let Some(&(ended, tid)) = self.ended.front().filter(|(ended, _)| *ended < before) {
-            self.ended.pop_front();
-            if self
-                .threads
-                .get(&tid)
-                .is_some_and(|thread| thread.exited_ns == Some(ended))
-            {
-                self.threads.remove(&tid);
-            }
-            if self
-                .processes
-                .get(&tid)
-                .is_some_and(|process| process.exited_ns == Some(ended))
-            {
-                self.processes.remove(&tid);
-            }
-        }
-        while let Some(&(_, pid)) = self
-            .changed
-            .front()
-            .filter(|(changed, _)| *changed < before)
-        {
-            self.changed.pop_front();
-            if let Some(process) = self.processes.get_mut(&pid) {
-                process.forget(before);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -586,18 +544,6 @@ mod tests {
         assert_eq!(path_at(&mut processes, child, 0x1800, 15).unwrap(), "/b");
     }
 
-    /// Check that what ended is forgotten once nobody can ask for it, and a live PID of the same number is not.
-    #[test]
-    fn forgotten() {
-        let mut processes = Processes::default();
-        processes.apply(event(10, exec("a")));
-        processes.apply(event(20, Change::Exited { pid: PID, tid: PID }));
-        processes.forget(20 + PAST_NS);
-        assert_eq!(processes.processes.len(), 1);
-        processes.forget(21 + PAST_NS);
-        assert_eq!((processes.processes.len(), processes.threads.len()), (0, 0));
-    }
-
     /// Check that a PID that an unknown parent's child got does not keep the code of who had it before.
     #[test]
     fn reuse_by_a_stranger() {
@@ -631,7 +577,7 @@ mod tests {
         processes.apply(event(10, exec("other")));
         processes.process(PID - 1);
         processes.thread(PID - 1, PID - 1);
-        processes.forget(11 + PAST_NS);
+        processes.forget(11 + past::PAST_NS);
         assert!(!processes.processes.contains_key(&(PID - 1)));
         assert!(!processes.threads.contains_key(&(PID - 1)));
     }
