@@ -32,7 +32,8 @@ pub fn give_back_heap() {
     }
 }
 
-#[cfg(all(test, target_env = "gnu"))]
+#[cfg(test)]
+#[cfg(target_env = "gnu")]
 mod tests {
     use std::fs;
 

@@ -26,8 +26,10 @@ const BATCH_BYTES: usize = 256 << 10;
 const LEAST_BATCH_BYTES: usize = 4 << 10;
 /// Outcomes younger than this are carried into a new epoch, for samples that come behind them, in nanoseconds.
 const CARRY_NS: u64 = 1_000_000_000;
-/// How often memory that is not needed any more is given back, in nanoseconds. It takes some milliseconds.
-const GIVE_BACK_NS: u64 = 30_000_000_000;
+/// How often memory that is not needed any more is given back, in nanoseconds: that takes some milliseconds. Where tables
+/// have room for a crowd that is gone it is sooner.
+const GIVE_BACK_NS: u64 = 60_000_000_000;
+const GIVE_BACK_SOON_NS: u64 = 5_000_000_000;
 
 /// A batch, and what goes with it.
 #[derive(Clone, Debug)]
@@ -170,7 +172,8 @@ impl Assembler {
     /// Forget what no sample can ask for any more.
     pub(crate) fn forget(&mut self) {
         self.world.processes.forget(self.last_ns);
-        if self.last_ns.saturating_sub(self.gave_back_ns) >= GIVE_BACK_NS {
+        let since = self.last_ns.saturating_sub(self.gave_back_ns);
+        if since >= GIVE_BACK_NS || since >= GIVE_BACK_SOON_NS && self.world.processes.is_roomy() {
             self.gave_back_ns = self.last_ns;
             self.give_back();
         }

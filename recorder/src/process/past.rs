@@ -14,11 +14,44 @@ const FEW: usize = 1024;
 /// ... and how many times what it holds.
 const ROOMY: usize = 4;
 
+/// Steps in which the time of a change is told, in nanoseconds: what changes of a process within one is told once.
+const STEP_NS: u64 = 100_000_000;
+
+/// Processes with a past to forget, in the order of time.
+#[derive(Debug, Default)]
+pub(super) struct Changed(VecDeque<(u64, u32)>);
+
+impl Changed {
+    /// A process changed.
+    pub(super) fn note(&mut self, time_ns: u64, pid: u32) {
+        let change = ((time_ns / STEP_NS + 1).saturating_mul(STEP_NS), pid);
+        if self.0.back() != Some(&change) {
+            self.0.push_back(change);
+        }
+    }
+
+    /// A process that changed before `before_ns`, out of the queue.
+    fn take(&mut self, before_ns: u64) -> Option<u32> {
+        let (time_ns, pid) = *self.0.front()?;
+        (time_ns < before_ns).then(|| self.0.pop_front())?;
+        Some(pid)
+    }
+}
+
+/// Add to what mostly holds one or two: no room for more.
+pub(super) fn push<T>(few: &mut Vec<T>, one: T) {
+    few.reserve_exact(1);
+    few.push(one);
+}
+
 impl Process {
     pub(super) fn forget(&mut self, before_ns: u64) {
         let is_past = |program: &Program| program.since_ns < before_ns;
         let present = self.programs.iter().rposition(is_past).unwrap_or(0);
-        self.programs.drain(..present);
+        if present > 0 {
+            self.programs.drain(..present);
+            self.programs.shrink_to_fit();
+        }
         self.programs
             .iter_mut()
             .for_each(|program| program.forget(before_ns));
@@ -46,16 +79,17 @@ impl Processes {
                 self.processes.remove(&tid);
             }
         }
-        while let Some(&(_, pid)) = self
-            .changed
-            .front()
-            .filter(|(changed, _)| *changed < before)
-        {
-            self.changed.pop_front();
+        while let Some(pid) = self.changed.take(before) {
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.forget(before);
             }
         }
+    }
+
+    /// Whether there is room for a crowd that is gone.
+    pub(crate) fn is_roomy(&self) -> bool {
+        is_roomy(self.processes.capacity(), self.processes.len())
+            || is_roomy(self.threads.capacity(), self.threads.len())
     }
 
     /// Give back the room of a crowd that is gone: tables only grow by themselves.
@@ -63,7 +97,8 @@ impl Processes {
         shrink_table(&mut self.processes);
         shrink_table(&mut self.threads);
         shrink_queue(&mut self.ended);
-        shrink_queue(&mut self.changed);
+        shrink_queue(&mut self.changed.0);
+        self.shared.shrink();
     }
 }
 
@@ -124,7 +159,7 @@ mod tests {
     }
 
     fn room(processes: &Processes) -> [usize; 4] {
-        let (ended, changed) = (processes.ended.capacity(), processes.changed.capacity());
+        let (ended, changed) = (processes.ended.capacity(), processes.changed.0.capacity());
         let (threads, processes) = (processes.threads.capacity(), processes.processes.capacity());
         [threads, processes, ended, changed]
     }
@@ -154,9 +189,11 @@ mod tests {
         for pid in 1..=50_000 {
             exit(&mut processes, 30, pid);
         }
-        processes.forget(31 + PAST_NS);
+        processes.forget(2 * STEP_NS + PAST_NS);
         assert_eq!((processes.processes.len(), processes.threads.len()), (1, 1));
+        assert!(processes.is_roomy());
         processes.shrink();
+        assert!(!processes.is_roomy());
         assert!(
             room(&processes).iter().all(|&room| room <= ROOMY * FEW),
             "{:?}",
