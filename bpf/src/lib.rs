@@ -25,7 +25,7 @@ mod targets;
 pub use counter::{PerfEvent, is_available};
 pub use error::{Error, Result};
 pub use event::{Addresses, Copy, CopyState, Event, Loss, LossReason, State, Tick, UserHalf};
-pub use heap::share_heap;
+pub use heap::{give_back_heap, share_heap};
 pub use join::{Items, Join};
 pub use kernel::{
     can_copy, can_defer, counts_locked_memory, hooking_needs_bpf, lockdown, tracepoints,
