@@ -1,6 +1,7 @@
 //! `rawstack symbols --pack`: what it takes along, that other readers take it for an ELF file, and that names are the same.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -68,9 +69,20 @@ fn names_without_the_program() {
         .unwrap();
     assert_eq!(String::from_utf8(listed.stdout).unwrap().trim(), place);
 
+    for format in ["v7", "ustar", "gnu", "pax"] {
+        tar_of(here, format, "tree");
+    }
     fs::remove_file(here.join("program")).unwrap();
     assert_ne!(report(&[]), before);
-    for place in ["tree", "a.tar", "whole"] {
+    for place in [
+        "tree",
+        "a.tar",
+        "whole",
+        "v7.tar",
+        "ustar.tar",
+        "gnu.tar",
+        "pax.tar",
+    ] {
         assert_eq!(report(&["--symbol-dir", place]), before, "{place}");
     }
     let ran = rawstack(here, &["symbols", "a.rawstack", "--pack", "none"]);
@@ -80,6 +92,61 @@ fn names_without_the_program() {
         "{}",
         ran.err
     );
+}
+
+/// Make a tar file of `folder` by GNU tar in one of its formats, below as long a name as that format can hold.
+fn tar_of(here: &Path, format: &str, folder: &str) {
+    let longest = match format {
+        "v7" => 20,
+        "ustar" => 100,
+        _ => 200,
+    };
+    let tar = Command::new("tar")
+        .current_dir(here)
+        .args(["--format", format, "--transform"])
+        .arg(format!("s,^,{}/,", "n".repeat(longest)))
+        .args(["-cf", &format!("{format}.tar"), folder])
+        .output()
+        .unwrap();
+    assert!(
+        tar.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tar.stderr)
+    );
+}
+
+/// Check that a tar file whose name of a file is gigabytes long is read in bounded memory, and the files before it found.
+#[test]
+fn endless_name_in_a_tar() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::copy(fixtures::build("c-gcc-pie"), here.join("program")).unwrap();
+    archive_of(&here.join("program"), 3).write(here, "a.rawstack");
+    let pack = ["symbols", "a.rawstack", "--pack", "a.tar"];
+    assert_eq!(rawstack(here, &pack).code, 0);
+    let args = ["report", "--symbols-only", "--csv", "a.rawstack"];
+    let before = succeed(here, &args);
+    fs::remove_file(here.join("program")).unwrap();
+    // Behind the entry, in place of the end: a long name as GNU tar writes one, of 8 GiB that the file does not even hold.
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::GNULongName);
+    header.set_size(8 << 30);
+    header.set_cksum();
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(here.join("a.tar"))
+        .unwrap();
+    let end = file.metadata().unwrap().len() - 1024;
+    file.write_all_at(header.as_bytes(), end).unwrap();
+    file.set_len(end + 512 + (8 << 30)).unwrap();
+    let limited = Command::new("prlimit")
+        .current_dir(here)
+        .args(["--data=536870912", env!("CARGO_BIN_EXE_rawstack")])
+        .args(args)
+        .args(["--no-cache", "--symbol-dir", "a.tar"])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(limited.stdout).unwrap(), before);
 }
 
 /// Check that a packed file keeps the stubs of the linkage table, for which there is no unwind information, and names them.

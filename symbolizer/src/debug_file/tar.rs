@@ -1,18 +1,16 @@
 //! A tar file with a `.build-id` tree: where its files are. Knows no ELF.
 
-use std::ops::Range;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::str;
 
 use rawstack_format::id::BuildId;
+use tar::{Archive, Entry, EntryType};
 
 use super::identity::tree_path;
 use super::mmap::FileBytes;
 
-/// Bytes of a block.
-const BLOCK: usize = 512;
-/// Entries that are gone through.
-const MAX_ENTRIES: usize = 1 << 20;
+/// Bytes of headers and long names that are read: those of a quarter of a million files. Contents are skipped.
+const MAX_READ: u64 = 128 << 20;
 
 /// The regular files of a tar file.
 #[derive(Debug)]
@@ -29,20 +27,15 @@ impl TarFile {
             return None;
         }
         let bytes = FileBytes::open(path).ok()?;
-        let mut entries = Vec::new();
-        let mut at = 0;
-        while let Some((name, is_file, size)) = entry(&bytes, at)
-            && entries.len() < MAX_ENTRIES
-        {
-            let start = at + BLOCK;
-            let Some(end) = start.checked_add(size).filter(|&end| end <= bytes.len()) else {
-                break;
-            };
-            if is_file {
-                entries.push((name, start, end));
-            }
-            at = end.next_multiple_of(BLOCK);
-        }
+        let mut archive = Archive::new(Bounded {
+            bytes: Cursor::new(&bytes[..]),
+            left: MAX_READ,
+        });
+        let entries = archive.entries_with_seek().ok()?;
+        let entries = entries
+            .map_while(Result::ok)
+            .filter_map(|entry| regular(&entry, bytes.len()))
+            .collect();
         Some(Self { bytes, entries })
     }
 
@@ -76,25 +69,34 @@ impl TarFile {
     }
 }
 
-/// Name, whether it is a regular file, and size of the entry whose header is at `at`; nothing at the end.
-fn entry(bytes: &[u8], at: usize) -> Option<(String, bool, usize)> {
-    let block = bytes.get(at..at.checked_add(BLOCK)?)?;
-    let text = |range: Range<usize>| {
-        let field = block.get(range)?;
-        let end = field
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(field.len());
-        str::from_utf8(field.get(..end)?).ok()
-    };
-    let name = text(0..100).filter(|name| !name.is_empty())?;
-    let size = usize::from_str_radix(text(124..136)?.trim(), 8).ok()?;
-    let prefix = text(345..500).filter(|_| block.get(257..262) == Some(b"ustar"));
-    let name = match prefix {
-        Some(prefix) if !prefix.is_empty() && block.get(262) == Some(&0) => {
-            format!("{prefix}/{name}")
-        }
-        _ => name.to_owned(),
-    };
-    Some((name, matches!(block.get(156), Some(b'0' | 0)), size))
+/// Name, start and end of a regular file that is whole.
+fn regular<R: Read>(entry: &Entry<'_, R>, length: usize) -> Option<(String, usize, usize)> {
+    // Files with holes are of a kind of their own.
+    if !matches!(entry.header().entry_type(), EntryType::Regular) {
+        return None;
+    }
+    let start = usize::try_from(entry.raw_file_position()).ok()?;
+    let end = start.checked_add(usize::try_from(entry.size()).ok()?)?;
+    let name = String::from_utf8(entry.path_bytes().into_owned()).ok()?;
+    (end <= length).then_some((name, start, end))
+}
+
+/// Reads no more than a number of bytes: names may be as long as the file.
+struct Bounded<'b> {
+    bytes: Cursor<&'b [u8]>,
+    left: u64,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.bytes.by_ref().take(self.left).read(out)?;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for Bounded<'_> {
+    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
+        self.bytes.seek(place)
+    }
 }

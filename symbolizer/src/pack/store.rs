@@ -1,29 +1,40 @@
 //! Where a set of packed files is put: a folder, or a tar file by its name. Knows no ELF.
 
-use std::fs;
+use std::fmt;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use tar::{Builder, Header};
 
 use super::PackedFile;
 use crate::staged::Staged;
 
-/// Bytes of a block of a tar file.
-const BLOCK: usize = 512;
-
 /// A set that is written.
-#[derive(Debug)]
 pub enum Store {
     /// Below a folder, beside what is there.
     Folder(PathBuf),
     /// Into a tar file, which takes its place once it is whole.
-    Tar(Staged),
+    Tar(Staged, Builder<File>),
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = match self {
+            Self::Folder(folder) => folder,
+            Self::Tar(staged, _) => staged.target(),
+        };
+        f.debug_tuple("Store").field(&target).finish()
+    }
 }
 
 impl Store {
     /// Begin a set at `path`: a tar file where it is called `.tar`, else a folder, which is made.
     pub fn create(path: &Path) -> io::Result<Self> {
         if path.extension() == Some("tar".as_ref()) {
-            return Staged::create(path).map(Self::Tar);
+            let staged = Staged::create(path)?;
+            let set = Builder::new(staged.file().try_clone()?);
+            return Ok(Self::Tar(staged, set));
         }
         fs::create_dir_all(path)?;
         Ok(Self::Folder(path.to_owned()))
@@ -41,12 +52,8 @@ impl Store {
                 staged.file().write_all(&file.bytes)?;
                 staged.keep_if_new()
             }
-            Self::Tar(staged) => {
-                let mut out = staged.file();
-                out.write_all(&header(&file.name, file.bytes.len())?)?;
-                out.write_all(&file.bytes)?;
-                let rest = file.bytes.len().next_multiple_of(BLOCK) - file.bytes.len();
-                out.write_all(&[0; BLOCK][..rest])
+            Self::Tar(_, set) => {
+                set.append_data(&mut header(file.bytes.len()), &file.name, &*file.bytes)
             }
         }
     }
@@ -55,39 +62,18 @@ impl Store {
     pub fn finish(self) -> io::Result<()> {
         match self {
             Self::Folder(_) => Ok(()),
-            Self::Tar(staged) => {
-                staged.file().write_all(&[0; 2 * BLOCK])?;
-                staged.keep()
-            }
+            Self::Tar(staged, set) => set.into_inner().and_then(|_| staged.keep()),
         }
     }
 }
 
-/// The header of a regular file in the ustar layout: nobody's, of no time, so that the same set is the same bytes.
-fn header(name: &str, size: usize) -> io::Result<[u8; BLOCK]> {
-    let mut block = [0; BLOCK];
-    let size = format!("{size:011o}\0");
-    if name.len() >= 100 || size.len() > 12 {
-        return Err(io::Error::other("a file is too large for a tar file"));
+/// The header of a regular file: nobody's, of no time, so that the same set is the same bytes.
+fn header(size: usize) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_mode(0o644);
+    header.set_size(size as u64);
+    for set in [Header::set_mtime, Header::set_uid, Header::set_gid] {
+        set(&mut header, 0);
     }
-    let mut put = |at: usize, text: &[u8]| {
-        if let Some(place) = block.get_mut(at..at + text.len()) {
-            place.copy_from_slice(text);
-        }
-    };
-    put(0, name.as_bytes());
-    put(100, b"0000644\0");
-    put(108, b"0000000\0");
-    put(116, b"0000000\0");
-    put(124, size.as_bytes());
-    put(136, b"00000000000\0");
-    put(148, b"        ");
-    put(156, b"0");
-    put(257, b"ustar\x0000");
-    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-    let sum = format!("{sum:06o}\0 ");
-    if let Some(place) = block.get_mut(148..156) {
-        place.copy_from_slice(sum.as_bytes());
-    }
-    Ok(block)
+    header
 }
