@@ -66,7 +66,8 @@ impl Scrub {
     pub(crate) fn take(&mut self, chunk: Chunk, write: &mut Write<'_>) -> Result<()> {
         let item = match chunk.record {
             Some(Record::StackCopies(copies)) => {
-                self.ahead.copies(copies, &mut self.unwinding);
+                let stored_len = chunk.info.stored_len;
+                self.ahead.copies((copies, stored_len), &mut self.unwinding);
                 return self.give(false, write);
             }
             record => Item {

@@ -9,8 +9,8 @@ use rawstack_format::id::{
 };
 use rawstack_format::record::{
     Batch, Completion, Drop, DropReason, End, Event, Frame, FrameKind, KernelModule, KernelModules,
-    KernelSymbol, KernelSymbols, Mode, Module, ModuleKind, Process, Record, Recording, Sample,
-    Segment, StackNode, State, Thread,
+    KernelSymbol, KernelSymbols, Mapping, Mode, Module, ModuleKind, Process, Record, Recording,
+    Sample, Segment, StackNode, State, Thread,
 };
 use rawstack_format::{Counters, Writer, WriterOptions};
 
@@ -92,6 +92,11 @@ impl Archive {
         self.batch.modules.push(module);
         self.modules += 1;
         ModuleIndex(self.modules - 1)
+    }
+
+    /// Add a mapping.
+    pub(crate) fn mapping(&mut self, mapping: Mapping) {
+        self.batch.mappings.push(mapping);
     }
 
     /// Add a frame.

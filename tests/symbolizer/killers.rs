@@ -10,9 +10,9 @@ use super::run::rawstack;
 use super::{archive, fixtures};
 
 /// Memory that a run may take, in KiB: what is more cannot be had, and ends it.
-const MEMORY_KIB: u32 = 512 << 10;
+pub(super) const MEMORY_KIB: u32 = 512 << 10;
 /// Processor time that a run may take, in seconds: what takes longer is ended. Other work on the machine costs none.
-const CPU_SECONDS: u32 = 5;
+pub(super) const CPU_SECONDS: u32 = 5;
 
 /// What a file must lead to.
 #[derive(Clone, Copy, Debug)]

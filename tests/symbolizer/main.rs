@@ -13,6 +13,7 @@ mod hostile;
 mod import;
 mod invocation;
 mod kernel;
+mod killer_copies;
 mod killer_elf;
 mod killer_sections;
 mod killers;

@@ -10,7 +10,7 @@ use rawstack_format::id::StackId;
 use rawstack_format::record::{Batch, Record};
 
 use super::Unwinding;
-use super::job::{Job, UnwoundCopies};
+use super::job::{Job, UnwoundCopies, most_frames};
 use super::spaces::Spaces;
 use crate::guard::guarded;
 
@@ -48,8 +48,8 @@ pub(crate) struct Ahead<T> {
     queue: VecDeque<Entry<T>>,
     jobs: usize,
     spaces: Spaces,
-    /// Copies whose batch is still to come.
-    copies: Option<StackCopies>,
+    /// Copies whose batch is still to come, with the bytes that they took in the archive.
+    copies: Option<(StackCopies, u32)>,
 }
 
 impl<T: HasRecord> Ahead<T> {
@@ -64,8 +64,8 @@ impl<T: HasRecord> Ahead<T> {
         }
     }
 
-    /// Take copies, which wait for the batch that they are of.
-    pub(crate) fn copies(&mut self, copies: StackCopies, unwinding: &mut Unwinding) {
+    /// Take copies, and the bytes that they took in the archive. They wait for the batch that they are of.
+    pub(crate) fn copies(&mut self, copies: (StackCopies, u32), unwinding: &mut Unwinding) {
         // Those before are of a batch that is lost.
         self.end(unwinding);
         self.copies = Some(copies);
@@ -135,13 +135,14 @@ impl<T: HasRecord> Ahead<T> {
 
     fn start(
         &mut self,
-        copies: StackCopies,
+        (copies, stored_len): (StackCopies, u32),
         times: HashMap<StackId, u64>,
         unwinding: &mut Unwinding,
     ) -> Receiver<UnwoundCopies> {
         let (sender, receiver) = sync_channel(1);
         let job = Job {
             copies,
+            most_frames: most_frames(stored_len),
             known: self.spaces.known(),
             times,
             modules: unwinding.modules(),

@@ -12,16 +12,32 @@ use super::spaces::{Known, Space, Version};
 use super::stacks::{NO_NODE, StackSet};
 use super::totals::CopyTotals;
 use crate::unwind::{
-    AddressSpace, End, Leaf, Machine, ModuleId, Modules, Registers, Rules, UnwoundFrame,
+    AddressSpace, End, Leaf, MAX_FRAMES, Machine, ModuleId, Modules, Registers, Rules, UnwoundFrame,
 };
 
 /// Versions of address spaces other than the last one that are made for one chunk; behind them the last one stands in.
 const MAX_VERSIONS: usize = 256;
 
+/// Frames that the copies of a chunk may have, besides those for its bytes: one stack may be as deep as any.
+const FRAMES_AT_LEAST: usize = MAX_FRAMES;
+/// Frames for each byte that the chunk takes in the archive. Copies of the deepest recursion have some 250, those of usual
+/// programs less than one. What is made to have more would take seconds for each kilobyte.
+const FRAMES_PER_BYTE: usize = 256;
+
+/// Frames that all stacks of a chunk together may have that takes `stored_len` bytes in the archive.
+pub(super) fn most_frames(stored_len: u32) -> usize {
+    let stored_len = usize::try_from(stored_len).unwrap_or(usize::MAX);
+    stored_len
+        .saturating_mul(FRAMES_PER_BYTE)
+        .saturating_add(FRAMES_AT_LEAST)
+}
+
 /// A chunk of copies, and what is needed to unwind it.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) copies: StackCopies,
+    /// Frames that all stacks together may have.
+    pub(super) most_frames: usize,
     pub(super) known: Known,
     /// When user halves were taken; those that are not named were taken behind all changes of mappings.
     pub(super) times: HashMap<StackId, u64>,
@@ -66,6 +82,7 @@ impl Job {
             rules: &mut rules,
             set: StackSet::default(),
             frames: Vec::new(),
+            frames_left: self.most_frames,
             versions: HashMap::default(),
         };
         let mut reader = self.copies.reader();
@@ -90,6 +107,7 @@ struct Worker<'j> {
     rules: &'j mut Rules,
     set: StackSet,
     frames: Vec<UnwoundFrame>,
+    frames_left: usize,
     /// Earlier versions of address spaces, by process.
     versions: HashMap<(u32, Version), AddressSpace>,
 }
@@ -122,8 +140,10 @@ impl Worker<'_> {
             registers,
             memory: &memory,
             space: mapped,
+            most: self.frames_left,
         };
         let end = self.job.modules.unwind(self.rules, &leaf, &mut self.frames);
+        self.frames_left -= self.frames.len().min(self.frames_left);
         match self.set.add(copy.tid, &self.frames) {
             Some(leaf) => (CopyEnd::Unwound(end), leaf),
             None => (CopyEnd::Unwound(End::TooDeep), NO_NODE),

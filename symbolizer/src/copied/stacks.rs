@@ -6,8 +6,9 @@ use crate::unwind::UnwoundFrame;
 
 /// No node.
 pub(crate) const NO_NODE: u32 = u32::MAX;
-/// Nodes of one chunk at most. Real ones have some thousand; what is made to have more would fill memory.
-const MAX_NODES: usize = 1 << 20;
+/// Nodes of one chunk at most, and frames of the last stacks of all its threads. Real ones have some thousand; what is made
+/// to have more would fill memory.
+const MAX_NODES: usize = 1 << 18;
 
 /// Distinct frames and stacks.
 #[derive(Debug, Default)]
@@ -19,11 +20,19 @@ pub(super) struct StackSet {
     node_index: HashMap<(u32, u32), u32>,
     /// The last stack of each thread, outermost frame first, with its nodes: the next is mostly the same.
     last: HashMap<u32, Vec<(UnwoundFrame, u32)>>,
+    /// Frames in `last`, at least.
+    held: usize,
 }
 
 impl StackSet {
     /// The node of the leaf of a stack of thread `tid`, whose `frames` stand leaf first; none where there is no room.
     pub(super) fn add(&mut self, tid: u32, frames: &[UnwoundFrame]) -> Option<u32> {
+        self.held += frames.len();
+        if self.held > MAX_NODES {
+            // Too much, or long since replaced: forgetting costs a look-up of each frame.
+            self.last.clear();
+            self.held = frames.len();
+        }
         let last = self.last.entry(tid).or_default();
         let same = last.iter().zip(frames.iter().rev());
         let same = same.take_while(|((held, _), frame)| held == *frame).count();
@@ -98,5 +107,10 @@ mod tests {
         });
         assert_eq!(taken.count(), MAX_NODES >> 16);
         assert_eq!(set.nodes.len(), MAX_NODES);
+        let held = |set: &StackSet| set.last.values().map(Vec::len).sum::<usize>();
+        let deep: Vec<u64> = (0..1 << 16).collect();
+        let mut set = StackSet::default();
+        (0..64).for_each(|tid| _ = set.add(tid, &stack(&deep)));
+        assert!(held(&set) <= MAX_NODES && set.nodes.len() == deep.len());
     }
 }

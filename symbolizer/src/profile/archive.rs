@@ -94,7 +94,7 @@ impl<'s> Archive<'s> {
             }
             self.summary().add_chunk(&chunk.info);
             if let Some(record) = chunk.record {
-                self.come(record, each)?;
+                self.come(record, chunk.info.stored_len, each)?;
             }
         };
         self.come_to_end(each)?;
@@ -113,14 +113,14 @@ impl<'s> Archive<'s> {
         Ok(behind)
     }
 
-    /// Take a record, at once or once the copies before it are unwound.
-    fn come(&mut self, record: Record, each: &mut EachSample<'_>) -> Result<()> {
+    /// Take a record of so many stored bytes, at once or once the copies before it are unwound.
+    fn come(&mut self, record: Record, stored_len: u32, each: &mut EachSample<'_>) -> Result<()> {
         let Some(unwinding) = &mut self.shared.unwinding else {
             self.take(record);
             return self.give(false, each);
         };
         match record {
-            Record::StackCopies(copies) => self.ahead.copies(copies, unwinding),
+            Record::StackCopies(copies) => self.ahead.copies((copies, stored_len), unwinding),
             record => self.ahead.push(record, unwinding),
         }
         self.take_ready(false, each)

@@ -42,6 +42,8 @@ pub(crate) struct Leaf<'s, M> {
     pub(crate) memory: &'s M,
     /// What was mapped in its process.
     pub(crate) space: &'s AddressSpace,
+    /// Frames that it may have, one at least; never more than [`MAX_FRAMES`].
+    pub(crate) most: usize,
 }
 
 /// The modules of an [`Unwinder`] at one time, for threads.
@@ -152,6 +154,7 @@ fn unwind(modules: &Modules, rules: &mut Rules, stack: &CopiedStack<'_>) -> Unwo
         registers: stack.registers,
         memory: &stack.memory,
         space: stack.space,
+        most: MAX_FRAMES,
     };
     let end = modules.unwind(rules, &leaf, &mut frames);
     Unwound { frames, end }
@@ -167,7 +170,9 @@ fn walk<M: Memory>(
         mut registers,
         memory,
         space,
+        most,
     } = *leaf;
+    let most = most.min(MAX_FRAMES);
     let machine = registers.machine();
     let address_bits = space.address_bits();
     let unknown = End::Contradiction(Contradiction::UnknownRegister);
@@ -185,7 +190,7 @@ fn walk<M: Memory>(
     };
     loop {
         frames.push(frame);
-        if frames.len() >= MAX_FRAMES {
+        if frames.len() >= most {
             return Ok(End::TooDeep);
         }
         let rule = match frame.module {
