@@ -91,6 +91,7 @@ impl Copies {
             start: Addr(copy.start),
             end: Addr(copy.end),
             asked,
+            further: &[],
             bytes: copy.bytes,
             missing: &missing,
             program_since_ns,
