@@ -153,7 +153,10 @@ fn combined() {
     assert!(cpus.into_iter().eq([0]), "samples of another CPU");
     let pids = recording.pids();
     let (here, elsewhere) = (here.pid(), elsewhere.pid());
-    assert!(pids.contains(&here) && !pids.contains(&elsewhere), "{pids:?}");
+    assert!(
+        pids.contains(&here) && !pids.contains(&elsewhere),
+        "{pids:?}"
+    );
     let workers = workers(&recording);
     assert!(workers.contains("work_chosen"), "{workers:?}");
     assert!(
