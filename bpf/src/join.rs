@@ -146,6 +146,13 @@ impl<T, O: Clone> Join<T, O> {
         });
     }
 
+    /// Give back the room of what was in it once.
+    pub fn shrink(&mut self) {
+        self.waiting.shrink_to(2 * self.waiting.len());
+        self.recent.shrink_to(2 * self.recent.len());
+        self.older.shrink_to(2 * self.older.len());
+    }
+
     /// Change or forget the outcomes kept for samples that come behind them.
     pub fn retain_outcomes(&mut self, mut keep: impl FnMut(&mut O) -> bool) {
         self.recent.retain(|_, (_, outcome)| keep(outcome));
@@ -201,6 +208,10 @@ mod tests {
             join.complete(u64::from(tid), tid, tid);
         }
         assert!(join.recent.len() + join.older.len() <= 2 * RECENT);
+        assert_eq!(join.wait(199_999, 199_999, ()), Some(((), 199_999)));
+        join.retain_outcomes(|tid| *tid >= 199_990);
+        join.shrink();
+        assert!(join.recent.capacity() + join.older.capacity() < 100);
         assert_eq!(join.wait(199_999, 199_999, ()), Some(((), 199_999)));
     }
 }

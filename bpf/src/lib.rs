@@ -27,7 +27,7 @@ pub use copy::{Copy, CopySpan, CopyState};
 pub use counter::{PerfEvent, is_available};
 pub use error::{Error, Result};
 pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
-pub use heap::share_heap;
+pub use heap::{give_back_heap, share_heap};
 pub use join::{Items, Join};
 pub use kernel::{
     can_copy, can_defer, counts_locked_memory, hooking_needs_bpf, lockdown, tracepoints,

@@ -2,7 +2,9 @@
 
 use std::mem;
 
-use rawstack_bpf::{Copy, CopyState, Items, Join, Loss, LossReason, Tick, UserHalf};
+use rawstack_bpf::{
+    Copy, CopyState, Items, Join, Loss, LossReason, Tick, UserHalf, give_back_heap,
+};
 use rawstack_format::Counters;
 use rawstack_format::copies::StackCopies;
 use rawstack_format::id::{StackId, StackIndex};
@@ -24,6 +26,10 @@ const BATCH_BYTES: usize = 256 << 10;
 const LEAST_BATCH_BYTES: usize = 4 << 10;
 /// Outcomes younger than this are carried into a new epoch, for samples that come behind them, in nanoseconds.
 const CARRY_NS: u64 = 1_000_000_000;
+/// How often memory that is not needed any more is given back, in nanoseconds: that takes some milliseconds. Where tables
+/// have room for a crowd that is gone it is sooner.
+const GIVE_BACK_NS: u64 = 60_000_000_000;
+const GIVE_BACK_SOON_NS: u64 = 5_000_000_000;
 
 /// A batch, and what goes with it.
 #[derive(Clone, Debug)]
@@ -75,6 +81,8 @@ pub(crate) struct Assembler {
     past: Totals,
     /// What happened before has been handed in, but for user halves that are owed.
     last_ns: u64,
+    /// When memory was last given back.
+    gave_back_ns: u64,
     limits: TableLimits,
     /// Raw bytes after which a batch is cut; what was carried into it comes on top.
     batch_limit: usize,
@@ -106,6 +114,7 @@ impl Assembler {
             totals: Totals::default(),
             past: Totals::default(),
             last_ns: 0,
+            gave_back_ns: 0,
             limits,
             batch_limit: BATCH_BYTES,
             carried_bytes: 0,
@@ -163,6 +172,19 @@ impl Assembler {
     /// Forget what no sample can ask for any more.
     pub(crate) fn forget(&mut self) {
         self.world.processes.forget(self.last_ns);
+        let since = self.last_ns.saturating_sub(self.gave_back_ns);
+        if since >= GIVE_BACK_NS || since >= GIVE_BACK_SOON_NS && self.world.processes.is_roomy() {
+            self.gave_back_ns = self.last_ns;
+            self.give_back();
+        }
+    }
+
+    /// Give back the memory of what was there once. Crowds of processes and full tables come and go, and neither tables nor
+    /// the heap shrink by themselves: without this the memory of a recording is that of its fullest moment.
+    fn give_back(&mut self) {
+        self.world.processes.shrink();
+        self.join.shrink();
+        give_back_heap();
     }
 
     /// Time of the first sample of the batch that is being filled.

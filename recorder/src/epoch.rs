@@ -316,7 +316,7 @@ impl Epoch {
                 start_ns: process.start_ns,
                 since_ns: state.since_ns,
                 comm: String::from_utf8_lossy(&state.facts.comm).into_owned(),
-                cgroup: state.facts.cgroup.clone(),
+                cgroup: state.facts.cgroup.to_string(),
             };
             for row in process.names.behind(written, time_ns).map(row) {
                 self.bytes += row.raw_bound();

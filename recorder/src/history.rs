@@ -68,6 +68,8 @@ impl<T> History<T> {
         }
         let before = mem::replace(&mut self.now, next);
         if !is_nothing {
+            // There are some for each process, and most never have a second: no room for four.
+            self.past.reserve_exact(1);
             self.past.push(before);
         }
     }

@@ -137,7 +137,7 @@ impl Modules {
         if let Some(number) = mapping
             .build_id
             .as_ref()
-            .and_then(|id| self.by_identity.get(&Identity::BuildId(id.clone())))
+            .and_then(|id| self.by_identity.get(&Identity::BuildId((**id).clone())))
         {
             return *number;
         }
@@ -179,7 +179,7 @@ impl Modules {
 
     fn module(&self, mapping: &Mapping, file: Option<&FileFacts>) -> Module {
         let elf = file.map(FileFacts::elf).unwrap_or_default();
-        let build_id = mapping.build_id.clone().or(elf.build_id);
+        let build_id = mapping.build_id.as_deref().cloned().or(elf.build_id);
         let content_hash = match &build_id {
             None => file.and_then(|file| file.content_hash),
             Some(_) => None,

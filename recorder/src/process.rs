@@ -14,11 +14,13 @@ use crate::jit::Source;
 use crate::program::{Mapping, Program};
 
 mod jit;
+mod past;
+mod shared;
 
 pub(crate) use jit::{JitChange, JitProgram};
+use past::{Changed, push};
+use shared::Shared;
 
-/// How long the past is kept behind the last event that was looked at, in nanoseconds.
-const PAST_NS: u64 = 2_000_000_000;
 /// Shortest time between two readings of all processes, in nanoseconds.
 const READ_INTERVAL_NS: u64 = 10_000_000_000;
 /// How often a process is asked for its cgroup while it is sampled, in nanoseconds: half as often after each time that
@@ -33,7 +35,7 @@ pub(crate) struct Names {
     /// Name of the main thread.
     pub(crate) comm: Vec<u8>,
     /// Path of its cgroup.
-    pub(crate) cgroup: String,
+    pub(crate) cgroup: Rc<str>,
 }
 
 /// A process.
@@ -57,15 +59,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn forget(&mut self, before_ns: u64) {
-        let is_past = |program: &Program| program.since_ns < before_ns;
-        let present = self.programs.iter().rposition(is_past).unwrap_or(0);
-        self.programs.drain(..present);
-        self.programs
-            .iter_mut()
-            .for_each(|program| program.forget(before_ns));
-    }
-
     /// The program that ran at `time_ns`.
     pub(crate) fn program(&self, time_ns: u64) -> Option<&Program> {
         self.programs.get(self.program_at(time_ns))
@@ -103,8 +96,9 @@ pub(crate) struct Processes {
     threads: HashMap<u32, Thread>,
     /// Ended processes and threads in the order of their ends.
     ended: VecDeque<(u64, u32)>,
-    /// Processes with a past to forget, in the order of time.
-    changed: VecDeque<(u64, u32)>,
+    /// Processes with a past to forget.
+    changed: Changed,
+    shared: Shared,
     programs: u32,
     sampled: (u64, u64),
     /// Time of the last event.
@@ -165,11 +159,12 @@ impl Processes {
             .get_mut(&new.pid)
             .and_then(|process| process.programs.last_mut());
         if let Some(program) = program {
-            self.changed.push_back((time_ns, new.pid));
+            self.changed.note(time_ns, new.pid);
             if Source::is_jit_dump(&new.path) {
                 self.jit_changes.push(JitChange::Dumped(new.pid));
             }
-            program.map(Mapping::from_side_band(new, time_ns), time_ns);
+            let mapping = Mapping::from_side_band(new, time_ns);
+            program.map(self.shared.share(mapping), time_ns);
             if program.is_crowded() {
                 program.unread(time_ns);
             }
@@ -184,8 +179,8 @@ impl Processes {
                 ..self.next_program(time_ns)
             };
             let process = self.processes.entry(pid).or_default();
-            process.programs.push(program);
-            self.changed.push_back((time_ns, pid));
+            push(&mut process.programs, program);
+            self.changed.note(time_ns, pid);
         }
         if let Some(process) = self.processes.get_mut(&pid)
             && pid == tid
@@ -228,10 +223,10 @@ impl Processes {
             self.fork_of_unknown(pid, parent, time_ns);
             return;
         };
-        let cgroup = model.names.now().cgroup.clone();
+        let cgroup = Rc::clone(&model.names.now().cgroup);
         let (mappings, is_whole) = model
             .program(time_ns)
-            .map(|program| (program.mappings.clone(), program.is_whole))
+            .map(|program| (Rc::clone(&program.mappings), program.is_whole))
             .unwrap_or_default();
         let program = Program {
             mappings,
@@ -240,7 +235,7 @@ impl Processes {
         };
         let old = self.processes.remove(&pid).unwrap_or_default();
         let (mut programs, mut names) = (old.programs, old.names); // as with threads
-        programs.push(program);
+        push(&mut programs, program);
         names.change(time_ns, Names { comm, cgroup });
         let child = Process {
             parent,
@@ -250,7 +245,7 @@ impl Processes {
             ..Process::default()
         };
         self.processes.insert(pid, child);
-        self.changed.push_back((time_ns, pid));
+        self.changed.note(time_ns, pid);
     }
 
     /// A child of an unknown parent is read when it is first asked for. Not so what had its PID before.
@@ -272,8 +267,8 @@ impl Processes {
                 programs: mem::take(&mut process.programs),
                 ..Process::default()
             };
-            process.programs.push(program);
-            self.changed.push_back((time_ns, pid));
+            push(&mut process.programs, program);
+            self.changed.note(time_ns, pid);
         }
     }
 
@@ -322,11 +317,12 @@ impl Processes {
         program.is_unread = false;
         let time_ns = program.changed_ns;
         for line in maps.lines {
-            program.map(Mapping::from_maps(line, maps.read_ns), time_ns);
+            let mapping = Mapping::from_maps(line, maps.read_ns);
+            program.map(self.shared.share(mapping), time_ns);
         }
-        programs.push(program);
+        push(&mut programs, program);
         let exited_ns = facts.comm.is_empty().then_some(self.now_ns);
-        let (comm, cgroup) = (facts.comm, facts.cgroup);
+        let (comm, cgroup) = (facts.comm, Rc::from(facts.cgroup));
         names.change(time_ns, Names { comm, cgroup });
         let process = Process {
             parent: facts.parent,
@@ -369,13 +365,13 @@ impl Processes {
         if process.parent == 0 {
             process.parent = facts.parent;
         }
-        let (cgroup, now) = (facts.cgroup, process.names.now());
+        let (cgroup, now) = (Rc::from(facts.cgroup), process.names.now());
         if cgroup != now.cgroup {
             process.cgroup_pause_ns = CGROUP_NS;
             let comm = now.comm.clone();
             if is_first {
                 // Up to now its parent's stood in for its own.
-                let amend = |names: &mut Names| names.cgroup.clone_from(&cgroup);
+                let amend = |names: &mut Names| names.cgroup = Rc::clone(&cgroup);
                 process.names.amend(process.start_ns, amend);
             } else {
                 process.names.change(time_ns, Names { comm, cgroup });
@@ -446,38 +442,6 @@ impl Processes {
         if reads_all && time_ns >= self.read_again_ns {
             self.read_all();
             self.read_again_ns = time_ns + READ_INTERVAL_NS;
-        }
-    }
-
-    /// Nothing before `time_ns` will be asked for any more.
-    pub(crate) fn forget(&mut self, time_ns: u64) {
-        let before = time_ns.saturating_sub(PAST_NS);
-        while let Some(&(ended, tid)) = self.ended.front().filter(|(ended, _)| *ended < before) {
-            self.ended.pop_front();
-            if self
-                .threads
-                .get(&tid)
-                .is_some_and(|thread| thread.exited_ns == Some(ended))
-            {
-                self.threads.remove(&tid);
-            }
-            if self
-                .processes
-                .get(&tid)
-                .is_some_and(|process| process.exited_ns == Some(ended))
-            {
-                self.processes.remove(&tid);
-            }
-        }
-        while let Some(&(_, pid)) = self
-            .changed
-            .front()
-            .filter(|(changed, _)| *changed < before)
-        {
-            self.changed.pop_front();
-            if let Some(process) = self.processes.get_mut(&pid) {
-                process.forget(before);
-            }
         }
     }
 }
@@ -586,18 +550,6 @@ mod tests {
         assert_eq!(path_at(&mut processes, child, 0x1800, 15).unwrap(), "/b");
     }
 
-    /// Check that what ended is forgotten once nobody can ask for it, and a live PID of the same number is not.
-    #[test]
-    fn forgotten() {
-        let mut processes = Processes::default();
-        processes.apply(event(10, exec("a")));
-        processes.apply(event(20, Change::Exited { pid: PID, tid: PID }));
-        processes.forget(20 + PAST_NS);
-        assert_eq!(processes.processes.len(), 1);
-        processes.forget(21 + PAST_NS);
-        assert_eq!((processes.processes.len(), processes.threads.len()), (0, 0));
-    }
-
     /// Check that a PID that an unknown parent's child got does not keep the code of who had it before.
     #[test]
     fn reuse_by_a_stranger() {
@@ -631,7 +583,7 @@ mod tests {
         processes.apply(event(10, exec("other")));
         processes.process(PID - 1);
         processes.thread(PID - 1, PID - 1);
-        processes.forget(11 + PAST_NS);
+        processes.forget(11 + past::PAST_NS);
         assert!(!processes.processes.contains_key(&(PID - 1)));
         assert!(!processes.threads.contains_key(&(PID - 1)));
     }

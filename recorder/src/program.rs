@@ -26,7 +26,7 @@ pub(crate) struct Mapping {
     /// Path as the kernel gives it.
     pub(crate) path: Rc<[u8]>,
     /// Build ID, where the side-band told it.
-    pub(crate) build_id: Option<BuildId>,
+    pub(crate) build_id: Option<Rc<BuildId>>,
     /// When it was made; 0: before the recording.
     pub(crate) since_ns: u64,
     /// A time at which it was there: when it was made, or else when it was first seen.
@@ -44,7 +44,7 @@ impl Mapping {
             protection: new.protection,
             file: new.file.unwrap_or_default(),
             path: Rc::from(new.path),
-            build_id: new.build_id.as_deref().and_then(BuildId::new),
+            build_id: new.build_id.as_deref().and_then(BuildId::new).map(Rc::new),
             since_ns: time_ns,
             seen_ns: time_ns,
             is_over_file: false,
@@ -85,8 +85,8 @@ pub(crate) struct Program {
     pub(crate) number: u32,
     /// When it began; 0: before the recording.
     pub(crate) since_ns: u64,
-    /// What is mapped now, by first address.
-    pub(crate) mappings: BTreeMap<u64, Rc<Mapping>>,
+    /// What is mapped now, by first address. A fork has its parent's until either changes.
+    pub(crate) mappings: Rc<BTreeMap<u64, Rc<Mapping>>>,
     /// What was, with the time until which.
     pub(crate) past: VecDeque<(u64, Rc<Mapping>)>,
     /// Last time a mapping changed.
@@ -114,7 +114,7 @@ impl Program {
 
     /// Know nothing of the mappings from `time_ns` on.
     pub(crate) fn unread(&mut self, time_ns: u64) {
-        self.mappings.clear();
+        self.mappings = Rc::default();
         self.past.clear();
         self.is_unread = true;
         self.changed_ns = time_ns;
@@ -141,8 +141,9 @@ impl Program {
             .chain(self.mappings.range(start..end))
             .map(|(&start, _)| start)
             .collect();
+        let mappings = Rc::make_mut(&mut self.mappings);
         for old in covered {
-            let Some(old) = self.mappings.remove(&old) else {
+            let Some(old) = mappings.remove(&old) else {
                 continue;
             };
             mapping.is_over_file |=
@@ -154,7 +155,7 @@ impl Program {
                     file_at: old.addresses.start..start,
                     ..(*old).clone()
                 };
-                self.mappings.insert(left.addresses.start, Rc::new(left));
+                mappings.insert(left.addresses.start, Rc::new(left));
             }
             if old.addresses.end > end {
                 let shift = end - old.addresses.start;
@@ -165,11 +166,11 @@ impl Program {
                     offset,
                     ..(*old).clone()
                 };
-                self.mappings.insert(end, Rc::new(right));
+                mappings.insert(end, Rc::new(right));
             }
             self.past.push_back((time_ns, old));
         }
-        self.mappings.insert(start, Rc::new(mapping));
+        mappings.insert(start, Rc::new(mapping));
         self.changed_ns = time_ns;
         self.version += 1;
     }
@@ -192,7 +193,7 @@ impl Program {
             seen_ns: self.since_ns,
             is_over_file: false,
         };
-        self.mappings.insert(start, Rc::new(vdso));
+        Rc::make_mut(&mut self.mappings).insert(start, Rc::new(vdso));
         self.version += 1;
     }
 

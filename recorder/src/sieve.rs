@@ -183,7 +183,7 @@ mod tests {
             is_whole,
             ..Program::default()
         };
-        program.mappings.insert(0x40_0000, Rc::new(mapping));
+        Rc::make_mut(&mut program.mappings).insert(0x40_0000, Rc::new(mapping));
         program
     }
 

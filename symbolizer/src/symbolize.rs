@@ -252,7 +252,8 @@ impl Builder {
                 Ok(answer) => answer.reason.unwrap_or(UnresolvedReason::NoSymbol),
                 Err(reason) => reason,
             };
-            return vec![self.unresolved(frame, SymbolizedFrame { place, ..base }, reason)];
+            let offset = start_of_unnamed(frame, &answer).unwrap_or(frame.offset);
+            return vec![self.unresolved(frame, offset, SymbolizedFrame { place, ..base }, reason)];
         }
         frames.into_iter().map(|named| self.intern(named)).collect()
     }
@@ -300,17 +301,18 @@ impl Builder {
         answer.ok_or(UnresolvedReason::LostTable)
     }
 
-    /// A frame without a name shows its module and offset, where there is a module.
+    /// A frame without a name shows its module, where there is one, and `offset`.
     fn unresolved(
         &mut self,
         frame: &TreeFrame,
+        offset: FileOffset,
         base: SymbolizedFrame,
         reason: UnresolvedReason,
     ) -> u32 {
         let name = match self.shown.get_mut(frame.module.index()) {
             Some((_, short, reasons)) => {
                 *reasons.entry(reason).or_default() += 1;
-                format!("{short}+{:#x}", frame.offset.0)
+                format!("{short}+{:#x}", offset.0)
             }
             None => {
                 *self.homeless.entry(reason).or_default() += 1;
@@ -404,4 +406,14 @@ fn cleaned(thread: &ThreadFacts) -> ThreadFacts {
         cgroup,
         ..*thread
     }
+}
+
+/// Where the function of a frame begins that has no name: all frames in it are one function.
+fn start_of_unnamed(
+    frame: &TreeFrame,
+    answer: &Result<Answer, UnresolvedReason>,
+) -> Option<FileOffset> {
+    let distance = answer.ok()?.bytes_into_unnamed()?;
+    let looked_up = lookup_offset(frame.offset, frame.kind);
+    looked_up.0.checked_sub(distance).map(FileOffset)
 }

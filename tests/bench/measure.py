@@ -65,6 +65,10 @@ class Family:
         """Bytes in memory of all of them."""
         return sum(self._resident(pid) for pid in self.members())
 
+    def proportional(self) -> int:
+        """Bytes that all of them take of the machine: what is shared counts once, where `resident` counts it in each."""
+        return sum(self._proportional(pid) for pid in self.members())
+
     def note_helpers(self) -> int:
         """Bytes in memory of all of them; on the way, note the processor time of all but the first."""
         resident = 0
@@ -98,6 +102,14 @@ class Family:
             return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
         except OSError:
             return 0
+
+    @staticmethod
+    def _proportional(pid: int) -> int:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
 
 
 class _Watcher(threading.Thread):

@@ -11,6 +11,7 @@ use rawstack_symbolizer::debug_file::elf::ElfFile;
 use serde_json::Value;
 
 use super::fixtures::tool;
+use super::offline::archive_of;
 use super::pieces::{ask, assert_same, compile, text};
 use super::run::succeed;
 
@@ -360,7 +361,69 @@ fn symbols_without_size() {
     );
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines[0], "0x0000000000401008: _start at ??:0 (uncertain)");
-    assert_eq!(lines[1], "0x0000000000401018: ?? at ??:0 (no-symbol)");
+    let nameless = "0x0000000000401018: ?? at ??:0 (no-symbol, in the function at 0x401010)";
+    assert_eq!(lines[1], nameless);
+}
+
+/// Functions of a program without calls to the outside: start and length of each, by nm.
+fn functions(program: &Path) -> Vec<(u64, u64)> {
+    let args = ["-S", program.to_str().unwrap()].map(OsStr::new);
+    let listing = String::from_utf8(tool("nm", args).stdout).unwrap();
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let rows = listing.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [start, length, "t" | "T", _] = words[..] else {
+            return None;
+        };
+        Some((hex(start)?, hex(length)?))
+    });
+    rows.collect()
+}
+
+/// Check that each function of a stripped program is one function without a name: it begins where nm sees it before
+/// stripping, and the report has one row of it, whatever the addresses in it.
+#[test]
+fn stripped() {
+    let work = tempfile::tempdir().unwrap();
+    let here = work.path();
+    fs::write(here.join("calls.c"), CALLS).unwrap();
+    let script = "
+        set -e
+        gcc -O1 -fcf-protection=none -Wl,--build-id calls.c -o whole
+        strip -o calls whole
+    ";
+    compile(here, "bash", &["-c", script]);
+    let functions = functions(&here.join("whole"));
+    assert!(functions.len() >= 3, "{functions:?}");
+    for (start, length) in &functions {
+        let shown = succeed(
+            here,
+            &[
+                "symbolize",
+                "--json",
+                "--file",
+                "calls",
+                &format!("{start:#x}"),
+                &format!("{:#x}", start + length - 1),
+            ],
+        );
+        for line in shown.lines() {
+            let answer: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(answer["function_start"], format!("{start:#x}"), "{line}");
+            assert_eq!(answer["reason"], "no-symbol");
+        }
+    }
+    archive_of(&here.join("calls"), 1).write(here, "a.rawstack");
+    let rows = succeed(here, &["report", "--csv", "a.rawstack"]);
+    for (start, length) in functions {
+        // A sample at each byte, of a millisecond each.
+        let row = rows.lines().find_map(|row| {
+            let mut columns = row.split(',');
+            let is_row = columns.next() == Some(&format!("calls+{start:#x}"));
+            columns.nth(3).filter(|_| is_row)
+        });
+        assert_eq!(row, Some(&*format!("{length}000000")), "{start:#x}: {rows}");
+    }
 }
 
 /// Check that names are the same whether `.symtab` is in the program or in its debug file, stubs among them, which only

@@ -166,10 +166,12 @@ impl<'s> NumberWriter<'s> {
             None => out.extend_from_slice(b",\"reason\":null"),
         }
         out.extend_from_slice(if named.answer.uncertain {
-            b",\"uncertain\":true}\n"
+            b",\"uncertain\":true"
         } else {
-            b",\"uncertain\":false}\n"
+            b",\"uncertain\":false"
         });
+        push_hex(b",\"function_start\":", named.answer.unnamed_start(), out);
+        out.extend_from_slice(b"}\n");
     }
 
     fn push_string(&self, parts: &JsonParts, id: StringId, out: &mut Vec<u8>) {
@@ -218,7 +220,12 @@ impl<'s> NumberWriter<'s> {
         if first {
             let reason = named.answer.reason;
             let reason = reason.map_or("no-symbol", |reason| reason.name());
-            let _ = writeln!(out, "?? at ??:0 ({reason})");
+            let _ = match named.answer.unnamed_start() {
+                Some(start) => {
+                    writeln!(out, "?? at ??:0 ({reason}, in the function at {start:#x})")
+                }
+                None => writeln!(out, "?? at ??:0 ({reason})"),
+            };
         }
     }
 

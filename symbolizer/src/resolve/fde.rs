@@ -16,10 +16,13 @@ pub(super) struct FunctionBounds {
 }
 
 impl FunctionBounds {
-    /// The bounds that `.eh_frame` of `file` states.
-    pub(super) fn of(file: &ElfFile) -> Self {
-        let ranges = read(file).unwrap_or_default();
-        Self { ranges }
+    /// The bounds that `.eh_frame` states, of the first of these files that has it: debug files do not, packed ones do.
+    pub(super) fn of(files: &[&ElfFile]) -> Self {
+        let mut read = files.iter().filter_map(|file| read(file));
+        let ranges = read.find(|ranges| !ranges.is_empty());
+        Self {
+            ranges: ranges.unwrap_or_default(),
+        }
     }
 
     /// The function that contains `address`.

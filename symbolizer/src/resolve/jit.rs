@@ -35,7 +35,7 @@ pub(super) fn resolve_jit(query: &JitQuery<'_>) -> ModuleAnswers {
             last = Some(symbol);
         }
         let mut answer = ModuleAnswer {
-            function: u32::try_from(found.functions.len() - 1).ok(),
+            function: u32::try_from(found.functions.len() - 1).ok().into(),
             ..ModuleAnswer::default()
         };
         if let Some((file, line)) = query.table.line(symbol, address) {

@@ -111,7 +111,7 @@ pub(super) fn resolve_kernel(
         if found
             .answers
             .get(index)
-            .is_some_and(|answer| answer.function.is_some())
+            .is_some_and(|answer| answer.function.row().is_some())
         {
             continue;
         }
@@ -133,7 +133,7 @@ pub(super) fn resolve_kernel(
             UnresolvedReason::NoSymbol
         };
         if let Some(answer) = found.answers.get_mut(index) {
-            answer.function = function;
+            answer.function = function.into();
             answer.reason = function.is_none().then_some(missing);
         }
     }
@@ -275,7 +275,7 @@ mod tests {
             &[FileOffset(4)],
             &resolver,
         );
-        let function = found.functions[found.answers[0].function.unwrap() as usize];
+        let function = found.functions[found.answers[0].function.row().unwrap() as usize];
         assert_eq!(found.names.get(function.name), b"bpf_prog_12_tick");
     }
 }

@@ -18,6 +18,7 @@ use super::file_offset::{Svma, to_svma};
 use super::go::{GoFunction, GoTable};
 use super::reason::UnresolvedReason;
 use super::short_name::is_short_for;
+use super::symbols::FunctionAt;
 use crate::debug_file::elf::ElfFile;
 use crate::debug_file::locate::ModuleFiles;
 use crate::text::{ByteTable, StringId, clean_bytes};
@@ -66,7 +67,7 @@ pub(super) struct FunctionOrigin {
 /// The answer for one offset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ModuleAnswer {
-    pub(super) function: Option<u32>,
+    pub(super) function: FunctionAt,
     pub(super) place: Place,
     pub(super) svma: Option<Svma>,
     pub(super) reason: Option<UnresolvedReason>,
@@ -272,7 +273,7 @@ impl ModuleAnswers {
                 .svma
                 .and_then(|svma| wanted.binary_search(&svma).ok());
             if let Some(dwarf) = place.and_then(|place| found.answers.get(place)) {
-                answer.function = dwarf.function;
+                answer.function = dwarf.function.into();
                 answer.place = dwarf.place;
             }
         }
@@ -291,7 +292,7 @@ impl ModuleAnswers {
         // Reading all symbols takes a while, and good debug information leaves nothing to ask them.
         let all: Vec<&ElfFile> = files.files.iter().map(|(_, file)| file).collect();
         let symbols = LazyCell::new(|| SymbolTable::of(&all));
-        let bounds = LazyCell::new(|| files.code().map(FunctionBounds::of).unwrap_or_default());
+        let bounds = LazyCell::new(|| FunctionBounds::of(&all));
         for (function, &start) in (0u32..).zip(starts) {
             let nameless = self.is_nameless(function);
             let open = |row: &NamedFunction| row.caller.is_none() && (row.plain || nameless);
@@ -311,6 +312,7 @@ impl ModuleAnswers {
             let Some(svma) = answer.svma else { continue };
             let root = answer
                 .function
+                .row()
                 .and_then(|function| roots.get(function as usize));
             if root.is_some_and(|&root| !self.is_nameless(root)) {
                 continue;
@@ -332,8 +334,13 @@ impl ModuleAnswers {
             };
             if let Some(answer) = self.answers.get_mut(index) {
                 answer.uncertain = symbol.is_some_and(|symbol| !symbol.sized);
-                answer.function = function;
                 answer.reason = function.is_none().then_some(reason);
+                answer.function = match function {
+                    Some(row) => FunctionAt::Row(row),
+                    None => bounds.find(svma).map_or(FunctionAt::Unknown, |(start, _)| {
+                        FunctionAt::unnamed(start, svma)
+                    }),
+                };
             }
         }
     }

@@ -14,12 +14,14 @@ use super::dwarf::Place;
 use super::file_offset::Svma;
 use super::module::{FunctionOrigin, ModuleAnswer, ModuleAnswers, NamedFunction};
 use super::reason::UnresolvedReason;
+use super::symbols::FunctionAt;
 use crate::cache::file_facts;
 use crate::text::StringId;
 
 /// Counts of answers, functions, origins of functions, names, files and files of split units.
 const HEADER: usize = 24;
-/// Offset, address, function, file, line, column, reason, bits: whether there is an address, whether it is uncertain.
+/// Offset, address, function or how far into one without a name, file, line, column, reason, bits: whether there is an
+/// address, whether it is uncertain, whether the function has no name.
 const ANSWER: usize = 40;
 /// Numbers in front of the path of a file.
 const FACTS: usize = 40;
@@ -50,13 +52,20 @@ pub(super) fn encode(offsets: &[FileOffset], found: &ModuleAnswers) -> Vec<u8> {
         answers.extend_from_slice(&offset.0.to_le_bytes());
         answers.extend_from_slice(&answer.svma.map_or(0, |svma| svma.0).to_le_bytes());
         let Place { file, line, column } = answer.place;
+        let (function, unnamed) = match answer.function {
+            FunctionAt::Unknown => (NONE, false),
+            FunctionAt::Row(row) => (row, false),
+            FunctionAt::Unnamed(distance) => (distance, true),
+        };
         let words = [
-            answer.function.unwrap_or(NONE),
+            function,
             file.unwrap_or(NONE),
             line,
             column,
             reason,
-            u32::from(answer.svma.is_some()) | u32::from(answer.uncertain) << 1,
+            u32::from(answer.svma.is_some())
+                | u32::from(answer.uncertain) << 1
+                | u32::from(unnamed) << 2,
         ];
         push_words(&words, &mut answers);
     }
@@ -265,16 +274,17 @@ impl Taker<'_, '_> {
     fn answer(&mut self, row: &[u8; ANSWER]) -> Option<()> {
         let svma = u64::from_le_bytes(*row.get(8..)?.first_chunk::<8>()?);
         let at = |place: usize| word_at(row, 4 + place);
+        let bits = at(5)?;
         let function = match known(at(0)?) {
-            Some(function) => Some(self.function(function)?),
-            None => None,
+            _ if bits & 4 != 0 => FunctionAt::Unnamed(at(0)?),
+            Some(function) => FunctionAt::Row(self.function(function)?),
+            None => FunctionAt::Unknown,
         };
         let reason = match at(4)? {
             0 => None,
             code => Some(*REASONS.get(code as usize - 1)?),
         };
         let place = self.place(at(1)?, at(2)?, at(3)?)?;
-        let bits = at(5)?;
         self.found.answers.push(ModuleAnswer {
             function,
             place,
@@ -395,9 +405,7 @@ pub(super) fn join(
         });
     }
     let answers = more.answers.iter().map(|answer| ModuleAnswer {
-        function: answer
-            .function
-            .map(|function| function.saturating_add(functions)),
+        function: answer.function.behind(functions),
         place: moved(answer.place),
         ..*answer
     });
@@ -417,7 +425,7 @@ pub(super) fn join(
 mod tests {
     use super::*;
 
-    /// Two offsets: one in a function inlined into another, one without a name.
+    /// Three offsets: in a function inlined into another, in none, in one without a name.
     fn sample() -> (Vec<FileOffset>, ModuleAnswers) {
         let mut found = ModuleAnswers::default();
         let names = ["outer", "inner"].map(|name| found.names.intern(name.as_bytes()));
@@ -443,7 +451,7 @@ mod tests {
             entry: u64::MAX - 1,
         }];
         let named = ModuleAnswer {
-            function: Some(1),
+            function: FunctionAt::Row(1),
             place: place(1, 9),
             svma: Some(Svma(0x10)),
             reason: None,
@@ -454,8 +462,16 @@ mod tests {
             svma: Some(Svma(0x20)),
             ..ModuleAnswer::default()
         };
-        found.answers = vec![named, nameless];
-        (vec![FileOffset(0x10), FileOffset(0x20)], found)
+        let unnamed = ModuleAnswer {
+            function: FunctionAt::Unnamed(0x12),
+            svma: Some(Svma(0x30)),
+            ..nameless
+        };
+        found.answers = vec![named, nameless, unnamed];
+        (
+            vec![0x10, 0x20, 0x30].into_iter().map(FileOffset).collect(),
+            found,
+        )
     }
 
     /// What a set of answers says, whatever its numbers.
@@ -467,7 +483,10 @@ mod tests {
         let line = |(offset, answer): (&FileOffset, &ModuleAnswer)| {
             let mut text = format!("{offset:?} {:?} {:?}", answer.svma, answer.reason);
             text += &place(answer.place);
-            let mut next = answer.function;
+            if answer.function.row().is_none() {
+                text += &format!(" {:?}", answer.function);
+            }
+            let mut next = answer.function.row();
             while let Some(number) = next {
                 let function = &found.functions[number as usize];
                 let origin = found

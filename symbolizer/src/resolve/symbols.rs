@@ -48,10 +48,54 @@ pub struct Origin {
     pub entry: u64,
 }
 
+/// The function at an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum FunctionAt {
+    /// Nothing tells of one.
+    #[default]
+    Unknown,
+    /// It is this row of the functions.
+    Row(u32),
+    /// The tables for unwinding say that one is there, and nothing what it is called: so many bytes lie between its
+    /// first and the address.
+    Unnamed(u32),
+}
+
+impl FunctionAt {
+    /// A function without a name that begins at `start`, at an address in it.
+    pub(super) fn unnamed(start: Svma, address: Svma) -> Self {
+        let distance = address.0.checked_sub(start.0);
+        let distance = distance.and_then(|distance| u32::try_from(distance).ok());
+        distance.map_or(Self::Unknown, Self::Unnamed)
+    }
+
+    /// Its row.
+    pub(super) fn row(self) -> Option<u32> {
+        match self {
+            Self::Row(row) => Some(row),
+            Self::Unknown | Self::Unnamed(_) => None,
+        }
+    }
+
+    /// Where its row is behind `first` others.
+    pub(super) fn behind(self, first: u32) -> Self {
+        match self {
+            Self::Row(row) => Self::Row(row.saturating_add(first)),
+            other => other,
+        }
+    }
+}
+
+impl From<Option<u32>> for FunctionAt {
+    fn from(row: Option<u32>) -> Self {
+        row.map_or(Self::Unknown, Self::Row)
+    }
+}
+
 /// What is known of one looked-up address.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    function: Option<u32>,
+    function: FunctionAt,
     place: Place,
     /// Address in the module's ELF, where the offset could be translated.
     pub svma: Option<Svma>,
@@ -65,12 +109,26 @@ impl Answer {
     /// An answer that says why there is none.
     pub fn unresolved(reason: UnresolvedReason) -> Self {
         Self {
-            function: None,
+            function: FunctionAt::Unknown,
             place: Place::default(),
             svma: None,
             reason: Some(reason),
             uncertain: false,
         }
+    }
+
+    /// Bytes between the address and the first of its function, where that has no name and is known by the tables for
+    /// unwinding alone.
+    pub fn bytes_into_unnamed(&self) -> Option<u64> {
+        match self.function {
+            FunctionAt::Unnamed(distance) => Some(u64::from(distance)),
+            FunctionAt::Unknown | FunctionAt::Row(_) => None,
+        }
+    }
+
+    /// Address, as the module's files state it, at which such a function begins.
+    pub fn unnamed_start(&self) -> Option<u64> {
+        self.svma?.0.checked_sub(self.bytes_into_unnamed()?)
     }
 }
 
@@ -147,9 +205,7 @@ impl Symbols {
         }
         self.functions.extend(functions);
         let answers = module.answers.iter().map(|answer| Answer {
-            function: answer
-                .function
-                .map(|function| function.saturating_add(first)),
+            function: answer.function.behind(first),
             place: place(answer.place),
             svma: answer.svma,
             reason: answer.reason,
@@ -190,8 +246,9 @@ impl Symbols {
             inlined: false,
             origin: Origin::default(),
         };
-        let only_place = answer.function.is_none() && answer.place.file != StringId::NONE;
-        let mut next = answer.function;
+        let row = answer.function.row();
+        let only_place = row.is_none() && answer.place.file != StringId::NONE;
+        let mut next = row;
         let mut place = answer.place;
         let mut depth = 0;
         let chain = iter::from_fn(move || {

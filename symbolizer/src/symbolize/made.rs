@@ -76,7 +76,12 @@ impl Builder {
                     module.frames += 1;
                 }
                 let module = shown.unwrap_or_default();
-                self.unresolved(frame, SymbolizedFrame { module, ..base }, reason)
+                self.unresolved(
+                    frame,
+                    frame.offset,
+                    SymbolizedFrame { module, ..base },
+                    reason,
+                )
             }
         }
     }
