@@ -92,8 +92,9 @@ pub struct Args {
     pub(crate) kernel_stacks: Switch,
     /// How user stacks can be unwound: by frame pointers, here; or also later, by
     /// the programs' unwind information, from copies of the stacks [:BYTES of
-    /// each at most, default 64K]. Copies hold MEMORY OF THE PROGRAMS, with
-    /// whatever secrets lie there: see `rawstack scrub`
+    /// each at most, default 64K, and the end of longer ones]. Copies hold
+    /// MEMORY OF THE PROGRAMS, with whatever secrets lie there, where
+    /// --copy-words is all: see `rawstack scrub`
     #[arg(
         long,
         value_name = "fp|stack-copy[:BYTES]",
@@ -101,14 +102,15 @@ pub struct Args {
         help_heading = "Stacks"
     )]
     pub(crate) unwind: String,
-    /// Which words of copied stacks to keep: all, or only those that may be
-    /// addresses of code or of the stack; the others become zeros. Unwinding
-    /// needs no more, it is a quarter of the size, and holds no text or numbers
+    /// Which words of copied stacks to keep: only those that may be addresses
+    /// of code or of the stack, with zeros for the others, or all. Unwinding
+    /// needs no more than addresses, which are a quarter of the size, and hold
+    /// no text or numbers
     #[arg(
         long,
         value_enum,
         value_name = "WHICH",
-        default_value = "all",
+        default_value = "addresses",
         help_heading = "Stacks"
     )]
     pub(crate) copy_words: CopyWordsArg,

@@ -173,17 +173,20 @@ impl CopyCounts {
         }
     }
 
-    /// For people; `None` where no copies were asked for.
-    pub(crate) fn text(&self) -> Option<String> {
+    /// For people; `None` where no copies were asked for. `addresses_only`: of the words, only these were kept.
+    pub(crate) fn text(&self, addresses_only: bool) -> Option<String> {
         let lost: u64 = self.lost.iter().sum();
         if self.taken + lost == 0 {
             return None;
         }
         let each = grouped(self.bytes / self.taken.max(1));
-        let mut text = format!(
-            "{} of stacks, {each} bytes each: the archive holds memory of programs",
-            grouped(self.taken)
-        );
+        let what = if addresses_only {
+            "addresses from memory of programs"
+        } else {
+            "memory of programs"
+        };
+        let taken = grouped(self.taken);
+        let mut text = format!("{taken} of stacks, {each} bytes each: the archive holds {what}");
         for (count, what) in [(self.cut, "cut"), (self.partial, "with pages missing")] {
             if count > 0 {
                 text.push_str(&format!(", {} {what}", grouped(count)));
@@ -216,7 +219,7 @@ mod tests {
     /// Check that the summary says that memory was copied, how much, and what is missing; and nothing where none was.
     #[test]
     fn text() {
-        assert_eq!(CopyCounts::default().text(), None);
+        assert_eq!(CopyCounts::default().text(false), None);
         let mut counts = CopyCounts {
             taken: 2000,
             cut: 3,
@@ -225,8 +228,10 @@ mod tests {
         };
         counts.lost[CopyLoss::BufferFull as usize] = 5;
         assert_eq!(
-            counts.text().unwrap(),
+            counts.text(false).unwrap(),
             "2,000 of stacks, 14,000 bytes each: the archive holds memory of programs, 3 cut, 5 lost (buffer-full)"
         );
+        let text = counts.text(true).unwrap();
+        assert!(text.contains("holds addresses from memory of programs, 3 cut"));
     }
 }

@@ -34,6 +34,8 @@ pub struct Summary {
     pub drops: Vec<Drop>,
     /// Copies of stacks.
     pub copies: CopyCounts,
+    /// Whether only words of them were kept that may be addresses.
+    pub copy_addresses_only: bool,
     /// Processes with samples.
     pub processes: u64,
     /// Threads with samples.
@@ -222,7 +224,7 @@ impl Display for Summary {
             self.states()
         )?;
         writeln!(f, "lost        {}", self.losses())?;
-        if let Some(text) = self.copies.text() {
+        if let Some(text) = self.copies.text(self.copy_addresses_only) {
             writeln!(f, "copies      {text}")?;
         }
         writeln!(

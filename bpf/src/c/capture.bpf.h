@@ -107,6 +107,7 @@ static __always_inline struct cpu_state *this_cpu_state(void)
 
 #include "losses.bpf.h"
 #include "walk.bpf.h"
+#include "spans.bpf.h"
 #include "copy.bpf.h"
 
 static __always_inline void begin_user(struct user_header *head, struct slot *slot, __u32 tid, __u8 state)

@@ -317,6 +317,7 @@ impl Session<'_> {
             states: totals.states,
             drops: totals.drops,
             copies: totals.copies,
+            copy_addresses_only: self.options.copy_addresses_only,
             processes,
             threads,
             modules: usize::try_from(world.modules.met()).unwrap_or(usize::MAX),
