@@ -3,9 +3,9 @@
 //! Positions of the fields come from the programs' own type information, through the skeleton.
 
 use std::mem::{offset_of, size_of};
-use std::ops::Range;
 
-use crate::skel::types::{copy_event, drop_event, tick_event, user_header};
+use crate::copy::{Copy, CopyState};
+use crate::skel::types::{drop_event, tick_event, user_header};
 
 /// How an ID ended; numbers as in `src/c/event.h` and in the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ impl State {
 
 /// Addresses of one half of a stack, leaf first, as the kernel sent them.
 #[derive(Clone, Copy, Debug)]
-pub struct Addresses<'a>(&'a [u8]);
+pub struct Addresses<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Addresses<'a> {
     /// Number of addresses.
@@ -89,7 +89,7 @@ impl<'a> Addresses<'a> {
 
 /// Pairs of numbers, as the kernel sent them.
 #[derive(Clone, Copy, Debug)]
-pub struct Pairs<'a>(Addresses<'a>);
+pub struct Pairs<'a>(pub(crate) Addresses<'a>);
 
 impl Pairs<'_> {
     /// The pairs in their order.
@@ -155,99 +155,6 @@ pub struct UserHalf<'a> {
     pub copy: CopyState,
 }
 
-/// What became of the copy of a stack; numbers as in `src/c/event.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum CopyState {
-    /// It was made, or not asked for.
-    Taken = 0,
-    /// The ring buffer was full, but for what is left to samples.
-    BufferFull = 1,
-    /// The scratch space, or the list of mappings, was in use.
-    Contended = 2,
-    /// Nothing is mapped at the stack pointer.
-    NoStack = 4,
-}
-
-impl CopyState {
-    fn from_wire(number: u8) -> Option<Self> {
-        let all = [
-            Self::Taken,
-            Self::BufferFull,
-            Self::Contended,
-            Self::NoStack,
-        ];
-        all.into_iter().find(|&state| state as u8 == number)
-    }
-}
-
-/// A copy of a user stack: registers, and memory from below the stack pointer upwards. It comes ahead of the sample or
-/// the user half of its owner.
-#[derive(Clone, Copy, Debug)]
-pub struct Copy<'a> {
-    /// Owner.
-    pub owner: u64,
-    /// When it was made, on the monotonic clock, in nanoseconds.
-    pub time_ns: u64,
-    /// Process ID.
-    pub pid: u32,
-    /// Thread ID.
-    pub tid: u32,
-    /// Registers of the return to user space, by DWARF number.
-    pub registers: Addresses<'a>,
-    /// Address of the first byte, a multiple of 8.
-    pub start: u64,
-    /// End of the mapping that the stack lies in.
-    pub end: u64,
-    /// Where functions with uretprobes return to; 0 where `returns` is empty.
-    pub trampoline: u64,
-    /// Return addresses that uretprobes replaced: the stack pointer at the function's first instruction, and the address;
-    /// innermost first.
-    pub returns: Pairs<'a>,
-    /// Where the vDSO is mapped; 0 where that is not known.
-    pub vdso: u64,
-    /// Pages of 4096 bytes that were not in memory, from that of `start` on, a bit each.
-    missing: [u64; 3],
-    /// Memory from `start` on; zeros in pages that were not in memory.
-    pub bytes: &'a [u8],
-}
-
-impl<'a> Copy<'a> {
-    /// The same, with `bytes` in the place of its memory, of which they have the length.
-    #[must_use]
-    pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> Copy<'b>
-    where
-        'a: 'b,
-    {
-        Copy { bytes, ..*self }
-    }
-
-    /// What was not in memory: ranges of `bytes`, upwards, none next to another.
-    pub fn missing(&self) -> Vec<Range<usize>> {
-        const PAGE: u64 = 4096;
-        let len = self.bytes.len();
-        let first = self.start / PAGE * PAGE;
-        let place = |page: u64| (first + page * PAGE).saturating_sub(self.start);
-        let place = |page| usize::try_from(place(page)).map_or(len, |place| place.min(len));
-        let is_missing = |page: &u64| {
-            let word = usize::try_from(page / 64)
-                .ok()
-                .and_then(|at| self.missing.get(at));
-            word.is_some_and(|word| word >> (page % 64) & 1 != 0)
-        };
-        let mut ranges: Vec<Range<usize>> = Vec::new();
-        for page in (0..self.missing.len() as u64 * 64).filter(is_missing) {
-            let range = place(page)..place(page + 1);
-            match ranges.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ if range.is_empty() => {}
-                _ => ranges.push(range),
-            }
-        }
-        ranges
-    }
-}
-
 /// Why events were lost; numbers as in `src/c/event.h` and in the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -295,9 +202,15 @@ const COPY_SHIFT: u8 = 4;
 /// Read an unsigned field of a wire struct.
 macro_rules! field {
     ($bytes:expr, $wire:ty, $field:ident, $int:ty) => {
-        <$int>::from_ne_bytes(*$bytes.get(offset_of!($wire, $field)..)?.first_chunk()?)
+        <$int>::from_ne_bytes(
+            *$bytes
+                .get(std::mem::offset_of!($wire, $field)..)?
+                .first_chunk()?,
+        )
     };
 }
+
+pub(crate) use field;
 
 impl<'a> Event<'a> {
     /// Take one event apart; `None` when it is none of ours.
@@ -306,7 +219,7 @@ impl<'a> Event<'a> {
             1 => Self::parse_tick(bytes),
             2 => Self::parse_user(bytes),
             3 => Self::parse_loss(bytes),
-            4 => Self::parse_copy(bytes),
+            4 => Some(Self::Copy(Copy::parse(bytes)?)),
             _ => None,
         }
     }
@@ -347,34 +260,6 @@ impl<'a> Event<'a> {
             user_depth: field!(bytes, user_header, user_depth, u32),
             user: Addresses(frames.get(..n_user.checked_mul(size_of::<u64>())?)?),
             copy: CopyState::from_wire(field!(bytes, user_header, copy, u8))?,
-        }))
-    }
-
-    fn parse_copy(bytes: &'a [u8]) -> Option<Self> {
-        let registers = bytes.get(offset_of!(copy_event, registers)..)?;
-        let n_registers = usize::from(field!(bytes, copy_event, n_registers, u8));
-        let asked = usize::try_from(field!(bytes, copy_event, asked, u64)).ok()?;
-        let n_returns = usize::try_from(field!(bytes, copy_event, n_returns, u32)).ok()?;
-        let memory = bytes.get(offset_of!(copy_event, bytes)..)?;
-        let (memory, behind) = memory.split_at_checked(asked)?;
-        let returns = behind.get(..n_returns.checked_mul(size_of::<[u64; 2]>())?)?;
-        let trampoline = field!(bytes, copy_event, trampoline, u64);
-        let at = offset_of!(copy_event, missing);
-        let words = bytes.get(at..)?.as_chunks::<8>().0;
-        let missing = words.first_chunk::<3>()?;
-        Some(Self::Copy(Copy {
-            owner: field!(bytes, copy_event, owner, u64),
-            time_ns: field!(bytes, copy_event, time_ns, u64),
-            pid: field!(bytes, copy_event, pid, u32),
-            tid: field!(bytes, copy_event, tid, u32),
-            registers: Addresses(registers.get(..n_registers * size_of::<u64>())?),
-            start: field!(bytes, copy_event, start, u64),
-            end: field!(bytes, copy_event, end, u64),
-            trampoline: if n_returns > 0 { trampoline } else { 0 },
-            returns: Pairs(Addresses(returns)),
-            vdso: field!(bytes, copy_event, vdso, u64),
-            missing: missing.map(u64::from_ne_bytes),
-            bytes: memory,
         }))
     }
 
@@ -421,40 +306,6 @@ mod tests {
         };
         assert_eq!(tick.kernel.iter().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(tick.user.iter().collect::<Vec<_>>(), [3]);
-    }
-
-    /// Check that pages that are missing become ranges of the copy, whose first page is a part of one.
-    #[test]
-    fn missing_pages() {
-        let bytes = vec![0; 4096 * 3];
-        let copy = |start, missing| {
-            let (owner, time_ns, pid, tid, end) = (1, 1, 2, 2, start + (1 << 20));
-            let (registers, bytes) = (Addresses(&[]), bytes.as_slice());
-            let copy = Copy {
-                owner,
-                time_ns,
-                pid,
-                tid,
-                registers,
-                start,
-                end,
-                trampoline: 0,
-                returns: Pairs(Addresses(&[])),
-                vdso: 0,
-                missing,
-                bytes,
-            };
-            let ranges = copy.missing().into_iter();
-            ranges
-                .map(|range| (range.start, range.end))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(copy(0x1000, [0; 3]), []);
-        assert_eq!(copy(0x1000, [0b110, 0, 0]), [(4096, 12288)]);
-        assert_eq!(copy(0x1ff8, [0b1, 0, 0]), [(0, 8)]);
-        assert_eq!(copy(0x1ff8, [0b1001, 0, 0]), [(0, 8), (8200, 12288)]);
-        assert_eq!(copy(0x1ff8, [u64::MAX, 0, 0]), [(0, 12288)]);
-        assert_eq!(copy(0x1000, [0, 1, 0]), []);
     }
 
     /// Check that an event that promises more frames than it holds, or is cut anywhere, is refused.

@@ -5,6 +5,7 @@
 //! [`Programs`] are the recorder's own programs on top, [`SideBand`] is what the kernel tells of processes meanwhile.
 
 mod btf;
+mod copy;
 mod counter;
 mod error;
 mod event;
@@ -22,9 +23,10 @@ mod stream;
 mod table;
 mod targets;
 
+pub use copy::{Copy, CopySpan, CopyState};
 pub use counter::{PerfEvent, is_available};
 pub use error::{Error, Result};
-pub use event::{Addresses, Copy, CopyState, Event, Loss, LossReason, State, Tick, UserHalf};
+pub use event::{Addresses, Event, Loss, LossReason, State, Tick, UserHalf};
 pub use heap::{give_back_heap, share_heap};
 pub use join::{Items, Join};
 pub use kernel::{

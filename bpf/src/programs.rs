@@ -50,7 +50,8 @@ pub struct Config {
     pub targets: Targets,
     /// What else makes samples.
     pub events: Vec<Source>,
-    /// Bytes of each user stack that are copied at most, a multiple of 4096 up to [`MAX_COPY_BYTES`]; 0: no copies.
+    /// Bytes of each user stack that are copied at most from the stack pointer on, a multiple of 4096 up to
+    /// [`MAX_COPY_BYTES`]; 0: no copies. Of a longer one its end is copied, too.
     pub copy_bytes: u32,
     /// Size of the ring buffer in bytes: a power of two, a multiple of the page size.
     pub ring_bytes: u32,
@@ -62,6 +63,9 @@ pub struct Config {
 
 /// Most bytes of a stack that can be copied, as in `src/c/event.h`.
 pub const MAX_COPY_BYTES: u32 = 512 << 10;
+
+/// `COPY_TAIL` in `src/c/event.h`.
+const COPY_TAIL: u32 = 64 << 10;
 
 /// Memory for the programs' object; lend it to [`Programs::load`].
 #[derive(Debug)]
@@ -385,10 +389,11 @@ fn configure(open: &mut OpenRecorderSkel<'_>, config: &Config, cookies: &[Kind])
     if config.copy_bytes > 0 {
         // Its own struct has room for a page, which may be read behind the last one.
         let size = u32::try_from(size_of::<copy_event>()).unwrap_or(u32::MAX);
+        let most = config.copy_bytes + COPY_TAIL;
         let scratch = &mut open.maps.copy_scratch;
         scratch
             .set_max_entries(u32::try_from(cpus).unwrap_or(u32::MAX))
-            .and_then(|()| scratch.set_value_size(size + config.copy_bytes))
+            .and_then(|()| scratch.set_value_size(size + most))
             .map_err(map_error("copy_scratch"))?;
     }
     if let Some(data) = open.maps.rodata_data.as_deref_mut() {

@@ -5,7 +5,7 @@ use rkyv::util::AlignedVec;
 use crate::chunk::Kind;
 use crate::error::Invalid;
 use crate::record::Record;
-use crate::{v1, v2, v3};
+use crate::{v1, v2, v3, v4};
 
 /// The kind of chunk that holds `record`.
 pub(crate) fn kind(record: &Record) -> Kind {
@@ -26,7 +26,7 @@ pub(crate) fn kind(record: &Record) -> Kind {
 /// The version in which `kind` is written.
 pub(crate) fn version(kind: Kind) -> u8 {
     match kind {
-        Kind::STACK_COPIES => v3::VERSION,
+        Kind::STACK_COPIES => v4::VERSION,
         _ => v1::VERSION,
     }
 }
@@ -39,7 +39,7 @@ pub(crate) fn is_known(kind: Kind, version: u8) -> bool {
 /// Turn `record` into the bytes of its root, in `raw`'s memory.
 pub(crate) fn encode(record: &Record, raw: AlignedVec) -> Result<AlignedVec, Invalid> {
     match record {
-        Record::StackCopies(copies) => v1::to_bytes(&v3::copies::encode(copies)?, raw),
+        Record::StackCopies(copies) => v1::to_bytes(&v4::copies::encode(copies)?, raw),
         _ => v1::encode(record, raw),
     }
 }
@@ -54,6 +54,10 @@ pub(crate) fn decode(kind: Kind, version: u8, raw: &AlignedVec) -> Result<Option
         }
         (Kind::STACK_COPIES, v3::VERSION) => {
             let copies = v3::copies::decode(v1::access(raw)?)?;
+            Ok(Some(Record::StackCopies(copies)))
+        }
+        (Kind::STACK_COPIES, v4::VERSION) => {
+            let copies = v4::copies::decode(v1::access(raw)?)?;
             Ok(Some(Record::StackCopies(copies)))
         }
         _ => Ok(None),

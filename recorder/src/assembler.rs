@@ -13,7 +13,7 @@ use rawstack_format::record::{Batch, Completion, Drop, DropReason, Sample, State
 use crate::budget::TableLimits;
 use crate::copies::Copies;
 use crate::epoch::Epoch;
-use crate::sieve::Sieve;
+use crate::sieve::{self, Sieve};
 use crate::totals::Totals;
 use crate::world::World;
 
@@ -253,9 +253,10 @@ impl Assembler {
         let mut registers = u64::MAX;
         let sifted = sieve.as_mut().map(|sieve| {
             let process = self.world.processes.process(copy.pid);
-            let (program, stack) = (process.program(copy.time_ns), copy.start..=copy.end);
-            registers = sieve.registers(program, &stack, copy.registers.iter());
-            sieve.sift(program, &stack, copy.bytes)
+            let program = process.program(copy.time_ns);
+            let parts = sieve::parts(copy);
+            registers = sieve.registers(program, &parts, copy.registers.iter());
+            sieve.sift(program, &parts)
         });
         let copy = copy.with_bytes(sifted.unwrap_or(copy.bytes));
         let since_ns = self.world.running(copy.pid, copy.time_ns).since_ns;

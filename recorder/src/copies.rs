@@ -2,8 +2,8 @@
 
 use rawstack_bpf::{Copy, CopyState};
 use rawstack_format::copies::{
-    AARCH64, CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, StackCopies,
-    X86_64,
+    AARCH64, CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, Span,
+    StackCopies, X86_64,
 };
 use rawstack_format::id::{Addr, StackId};
 
@@ -80,7 +80,15 @@ impl Copies {
                 address: Addr(address),
             })
             .collect();
-        let asked = copy.bytes.len() as u64;
+        let first = copy.first();
+        let further: Vec<Span> = copy
+            .further()
+            .map(|span| Span {
+                start: Addr(span.start),
+                end: Addr(span.end),
+                asked: span.asked as u64,
+            })
+            .collect();
         let new = NewCopy {
             owner: StackId(copy.owner),
             pid: copy.pid,
@@ -88,9 +96,10 @@ impl Copies {
             machine: MACHINE,
             registers,
             loss: CopyLoss::None,
-            start: Addr(copy.start),
-            end: Addr(copy.end),
-            asked,
+            start: Addr(first.start),
+            end: Addr(first.end),
+            asked: first.asked as u64,
+            further: &further,
             bytes: copy.bytes,
             missing: &missing,
             program_since_ns,
@@ -102,9 +111,9 @@ impl Copies {
         if fits {
             let gaps: u64 = missing.iter().map(|gap| gap.len).sum();
             counts.taken += 1;
-            counts.cut += u64::from(copy.start + asked < copy.end);
+            counts.cut += u64::from(first.start + (first.asked as u64) < first.end);
             counts.partial += u64::from(gaps > 0);
-            counts.bytes += asked - gaps;
+            counts.bytes += copy.bytes.len() as u64 - gaps;
         }
         fits
     }

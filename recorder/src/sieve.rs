@@ -2,7 +2,9 @@
 //! archives.
 
 use std::mem;
-use std::ops::RangeInclusive;
+use std::ops::Range;
+
+use rawstack_bpf::{Copy, CopySpan};
 
 use crate::program::Program;
 
@@ -30,6 +32,27 @@ const PC: u32 = if cfg!(target_arch = "aarch64") {
     16
 };
 
+/// A part of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'c> {
+    /// First address.
+    pub(crate) start: u64,
+    /// End of the stack that it is of. Parts of one stack have the same.
+    pub(crate) end: u64,
+    /// Memory from the first address on.
+    pub(crate) bytes: &'c [u8],
+}
+
+/// The parts of a copy, in the order of their bytes.
+pub(crate) fn parts<'c>(copy: &Copy<'c>) -> Vec<Part<'c>> {
+    let part = |(span, place): (CopySpan, Range<usize>)| Part {
+        start: span.start,
+        end: span.end,
+        bytes: copy.bytes.get(place).unwrap_or_default(),
+    };
+    copy.placed().map(part).collect()
+}
+
 /// Leaves of copies only words that may be addresses of code or of the stack itself: return addresses, and what registers
 /// are restored from that frames are found by.
 #[derive(Debug)]
@@ -53,55 +76,57 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// The copy `bytes` of the stack `stack`, from its first address on, with zeros in the place of all that is neither an
-    /// address of code nor one of the stack further out. As long as not
+    /// The bytes of all `parts`, one behind the other, with zeros in the place of all that is neither an
+    /// address of code nor one of a stack further out. As long as not
     /// all code of the program is known, any address may be one of code.
-    pub(crate) fn sift(
-        &mut self,
-        program: Option<&Program>,
-        stack: &RangeInclusive<u64>,
-        bytes: &[u8],
-    ) -> &[u8] {
+    pub(crate) fn sift(&mut self, program: Option<&Program>, parts: &[Part<'_>]) -> &[u8] {
         self.enter(program);
         let mut sifted = mem::take(&mut self.bytes);
         sifted.clear();
-        let places = (*stack.start()..).step_by(size_of::<u64>());
-        for (word, place) in bytes.as_chunks::<8>().0.iter().zip(places) {
-            let value = u64::from_ne_bytes(*word);
-            let is_needed = self.is_needed(program, stack, place, value);
-            sifted.extend_from_slice(if is_needed { word } else { &[0; 8] });
+        for part in parts {
+            let places = (part.start..).step_by(size_of::<u64>());
+            for (word, place) in part.bytes.as_chunks::<8>().0.iter().zip(places) {
+                let value = u64::from_ne_bytes(*word);
+                let is_needed = self.is_needed(program, parts, (place, part.end), value);
+                sifted.extend_from_slice(if is_needed { word } else { &[0; 8] });
+            }
         }
         self.bytes = sifted;
         &self.bytes
     }
 
     /// Registers of a copy that may be needed, a bit each: by DWARF number, where the code stands and the stack pointer
-    /// among them.
+    /// among them. They are of the first of the `parts`.
     pub(crate) fn registers(
         &mut self,
         program: Option<&Program>,
-        stack: &RangeInclusive<u64>,
+        parts: &[Part<'_>],
         values: impl Iterator<Item = u64>,
     ) -> u64 {
         self.enter(program);
+        let first = parts.first().map_or((0, 0), |part| (part.start, part.end));
         let needed = (0..u64::BITS).zip(values).filter(|&(number, value)| {
-            [SP, PC].contains(&number) || self.is_needed(program, stack, *stack.start(), value)
+            [SP, PC].contains(&number) || self.is_needed(program, parts, first, value)
         });
         needed.fold(0, |all, (number, _)| all | 1 << number)
     }
 
-    /// Whether a value that stands at `place` on the stack, or in a register of who has it from there on, may be needed.
+    /// Whether a value may be needed that stands at `place` on the stack that goes to `end`, or in a register of who has
+    /// the stack from there on.
     fn is_needed(
         &mut self,
         program: Option<&Program>,
-        stack: &RangeInclusive<u64>,
-        place: u64,
+        parts: &[Part<'_>],
+        (place, end): (u64, u64),
         value: u64,
     ) -> bool {
-        // Frames are found by addresses of frames further out: those lie above, and on whole words.
+        // Frames are found by addresses of frames further out: those lie above, or on another stack, and on whole words.
         let is_whole = value.is_multiple_of(size_of::<u64>() as u64);
-        let may_be_frame = is_whole && value > place && value <= *stack.end();
-        may_be_frame || self.may_be_code(program, value)
+        let is_above = value > place && value <= end;
+        let is_elsewhere =
+            |part: &Part<'_>| part.end != end && (part.start..=part.end).contains(&value);
+        (is_whole && (is_above || parts.iter().any(is_elsewhere)))
+            || self.may_be_code(program, value)
     }
 
     /// Forget what is known of pages where they are another program's, or its mappings have changed.
@@ -164,7 +189,12 @@ mod tests {
 
     fn sift(sieve: &mut Sieve, program: &Program, words: &[u64]) -> Vec<u64> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let sifted = sieve.sift(Some(program), &(0x7000_0000..=0x7001_0000), &bytes);
+        let part = Part {
+            start: 0x7000_0000,
+            end: 0x7001_0000,
+            bytes: &bytes,
+        };
+        let sifted = sieve.sift(Some(program), &[part]);
         let words = sifted.as_chunks::<8>().0.iter();
         words.map(|word| u64::from_ne_bytes(*word)).collect()
     }
@@ -200,9 +230,39 @@ mod tests {
         let mut values = [0x5555_0000_1000; 33];
         values[6] = 0x7000_8000;
         values[3] = 0x40_1136;
-        let stack = 0x7000_0000..=0x7001_0000;
-        let mask = sieve.registers(Some(&program(true)), &stack, values.into_iter());
+        let part = Part {
+            start: 0x7000_0000,
+            end: 0x7001_0000,
+            bytes: &[],
+        };
+        let mask = sieve.registers(Some(&program(true)), &[part], values.into_iter());
         assert_eq!(mask, 1 << 3 | 1 << 6 | 1 << SP | 1 << PC);
+    }
+
+    /// Check that on the stack of a signal handler addresses of the interrupted stack stay, and that the last part of a
+    /// stack is of the same one as its first: what is below is of no use.
+    #[test]
+    fn other_stacks() {
+        let bytes = |words: [u64; 3]| words.map(u64::to_ne_bytes).concat();
+        let handler = bytes([0x7000_8000, 0x9000_0010, 0x9000_1008]);
+        let interrupted = bytes([0x9000_0000, 0x9000_0018, 0x7000_0020]);
+        let last = bytes([0x9000_0ff8, 0x9000_0000, 0x9000_1000]);
+        let part = |start, end, bytes| Part { start, end, bytes };
+        let parts = [
+            part(0x7000_0000, 0x7001_0000, &handler[..]),
+            part(0x9000_0000, 0x9000_1000, &interrupted),
+            part(0x9000_0fe8, 0x9000_1000, &last),
+        ];
+        let mut sieve = Sieve::default();
+        let sifted = sieve.sift(Some(&program(true)), &parts);
+        let words = sifted.as_chunks::<8>().0.iter();
+        let words: Vec<u64> = words.map(|word| u64::from_ne_bytes(*word)).collect();
+        let kept = [
+            [0x7000_8000, 0x9000_0010, 0],
+            [0, 0x9000_0018, 0x7000_0020],
+            [0x9000_0ff8, 0, 0x9000_1000],
+        ];
+        assert_eq!(words, kept.concat());
     }
 
     /// Check that where code may be anywhere any address stays, and that what is remembered goes when mappings change.

@@ -6,7 +6,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use rawstack_format::Reader;
-use rawstack_format::copies::{CopyLoss, StackCopy};
+use rawstack_format::copies::{CopyLoss, Span, StackCopy};
 use rawstack_format::record::{Record, Sample, State};
 use rawstack_test_support::json::{Sample as DumpedSample, parse, rawstack_on};
 use rawstack_test_support::programs::workload;
@@ -386,6 +386,59 @@ fn compare_walks(recording: &Recording, wants: impl Fn(&str) -> bool) -> (usize,
         equal += usize::from(walked.as_ref() == Some(&addresses));
     }
     (equal, all)
+}
+
+/// Check that of a stack with a frame that is larger than a copy the end is copied, too, that neither the program's arguments
+/// and environment nor what the C library keeps of a thread are, and that all is told as it is.
+#[test]
+fn ends_of_stacks() {
+    let lab = Lab::new();
+    let options = ["-F", "997", "--unwind", "stack-copy", "--copy-words", "all"];
+    let recording = lab.record(&options, &[text(&workload("large_frames")), "0.6"]);
+    let printed = &recording.output.stdout;
+    let numbers = |line: &str| -> Vec<u64> {
+        let numbers = line.split(' ').skip(1);
+        let numbers = numbers.map(|number| u64::from_str_radix(number, 16).unwrap());
+        numbers.collect()
+    };
+    let lines: Vec<Vec<u64>> = printed.lines().map(numbers).collect();
+    let [arguments, _, thread, _] = lines.as_slice() else {
+        panic!("{printed}");
+    };
+    let (mut long, mut of_thread, mut of_handler) = (0, 0, 0);
+    for_each_copy(&recording.archive, |copy| {
+        if copy.loss != CopyLoss::None {
+            return;
+        }
+        let spans: Vec<Span> = copy.spans().collect();
+        for span in &spans {
+            assert!(span.asked <= 64 << 10 && span.start.0 + span.asked <= span.end.0);
+            let is_clear = span.end.0 <= arguments[0] || span.start.0 > arguments[1];
+            assert!(is_clear, "{copy:?} of {printed}");
+        }
+        let [first, .., last] = spans.as_slice() else {
+            return;
+        };
+        // The end of a stack is copied up to its last whole word.
+        assert_eq!(last.start.0 + last.asked, last.end.0 & !7, "{copy:?}");
+        assert_eq!(last.asked, 64 << 10, "{copy:?}");
+        long += 1;
+        if u64::from(copy.tid) == thread[0] {
+            assert!(
+                (first.end, last.end.0) == (last.end, thread[2]),
+                "{copy:?} of {printed}"
+            );
+            of_thread += 1;
+        }
+        if spans.len() == 3 {
+            assert!(first.end != last.end && spans[1].end == last.end && !copy.is_cut());
+            of_handler += 1;
+        }
+    });
+    assert!(
+        long > 300 && of_thread > 100 && of_handler > 100,
+        "{long}, {of_thread}, {of_handler}"
+    );
 }
 
 /// Check that copies of stacks with uretprobes on them tell where each function really returns to, and which of their words

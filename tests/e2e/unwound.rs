@@ -223,3 +223,72 @@ fn under_uretprobes() {
     });
     assert_eq!(through.count(), 0);
 }
+
+/// Weight of the stacks of a folded file with `spin` in them that have all of `chain`, from the root on, and of those that
+/// end in the last of it.
+fn with_chain(folded: &str, chain: &[&str], last: &str) -> (u64, u64) {
+    let (mut whole, mut all) = (0, 0);
+    for line in folded.lines() {
+        let (stack, weight) = line.rsplit_once(' ').expect("a weight");
+        let weight: u64 = weight.parse().expect("a number");
+        let mut frames = stack.split(';').skip(1).peekable();
+        if !frames.clone().any(|frame| frame == last) {
+            continue;
+        }
+        all += weight;
+        let is_root = frames.peek().is_some_and(|root| root.contains(chain[0]));
+        let has = |wanted: &&str| frames.any(|frame| frame.contains(wanted));
+        whole += if is_root && chain.iter().all(has) {
+            weight
+        } else {
+            0
+        };
+    }
+    (whole, all)
+}
+
+/// Check that stacks with a frame that is larger than any copy are whole to their outermost frame, on a main stack, a
+/// thread's, and one that a signal handler with a stack of its own has interrupted.
+#[test]
+fn across_large_frames() {
+    let main = ["_start", "main", "below", "large"];
+    let thread = ["clone", "start_thread", "thread_main", "below", "large"];
+    let signal = [&main[..], &["interrupt", "raise", "on_signal"]].concat();
+    for (mode, words) in [("deferred", "addresses"), ("immediate", "all")] {
+        let lab = Lab::new();
+        let mut options = vec!["-F", "997", "--unwind", "stack-copy", "--user-stacks", mode];
+        options.extend(["--copy-words", words]);
+        let recording = lab.record(&options, &[text(&workload("large_frames")), "1"]);
+        let distances = recording.output.stdout.lines().skip(1).map(|line| {
+            let distance = line.split(' ').nth(2).expect("a distance");
+            u64::from_str_radix(distance, 16).expect("a number")
+        });
+        let distances: Vec<u64> = distances.collect();
+        assert!(
+            distances.len() == 3 && distances.iter().all(|&bytes| bytes > 700 << 10),
+            "the condition was not made: {distances:x?}"
+        );
+        let (ends, all) = ends(&recording.archive);
+        let reached = ends.get("outermost").copied().unwrap_or(0);
+        assert!(reached * 100 >= all * 98, "{mode}: {ends:?}");
+        let folded = rawstack_on("export", &recording.archive)
+            .args(["--format", "folded", "--no-kernel", "-q"])
+            .success()
+            .stdout;
+        let sample = 1_000_000_000 / 997;
+        for (chain, last) in [
+            (&main[..], "work"),
+            (&thread, "thread_main"),
+            (&signal, "on_signal"),
+        ] {
+            let (whole, all) = with_chain(&folded, chain, last);
+            assert!(all / sample > 200, "{mode}, {last}: {all}: {folded:.4000}");
+            // Of the first, the others' calls of `work` have another root.
+            let least = if last == "work" { 60 } else { 98 };
+            assert!(
+                whole * 100 >= all * least,
+                "{mode}, {last}: {whole} of {all}: {folded:.4000}"
+            );
+        }
+    }
+}

@@ -24,6 +24,7 @@ fn kept(copy: &StackCopy<'_>) -> DrawnCopy {
         loss: copy.loss,
         start: copy.start.0,
         left_out: copy.end.0 - copy.start.0 - copy.asked,
+        further: copy.further.to_vec(),
         bytes,
         missing: copy.missing.to_vec(),
         program_since_ns: copy.program_since_ns,
@@ -85,23 +86,25 @@ proptest! {
 
 fn check_words(copy: &StackCopy<'_>) {
     let drawn = kept(copy);
-    let is_missing = |at: u64| {
-        let holds = |gap: &rawstack_format::copies::Missing| {
-            (gap.offset..gap.offset + gap.len).contains(&at)
+    let mut first = 0;
+    for span in copy.spans() {
+        let is_missing = |at: u64| {
+            let holds = |gap: &rawstack_format::copies::Missing| {
+                (gap.offset..gap.offset + gap.len).contains(&at)
+            };
+            at >= first + span.asked || copy.missing.iter().any(holds)
         };
-        at >= copy.asked || copy.missing.iter().any(holds)
-    };
-    for at in 0..copy.asked + 16 {
-        let expected = (!(at..at + 8).any(is_missing)).then(|| {
-            let at = at as usize;
-            u64::from_le_bytes(drawn.bytes[at..at + 8].try_into().unwrap())
-        });
-        assert_eq!(
-            copy.word(copy.start.0 + at),
-            expected,
-            "at {at} of {drawn:?}"
-        );
+        for at in first..first + span.asked + 16 {
+            let expected = (!(at..at + 8).any(is_missing)).then(|| {
+                let at = at as usize;
+                u64::from_le_bytes(drawn.bytes[at..at + 8].try_into().unwrap())
+            });
+            let word = copy.word(span.start.0 + (at - first));
+            assert_eq!(word, expected, "at {at} of {drawn:?}");
+        }
+        first += span.asked;
     }
+    assert_eq!(first, drawn.bytes.len() as u64);
     for address in [0, copy.start.0 - 1, copy.start.0 - 8, u64::MAX] {
         assert_eq!(copy.word(address), None);
     }

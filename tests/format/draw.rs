@@ -4,7 +4,7 @@ use std::vec;
 
 use rawstack_format::Damage;
 use rawstack_format::copies::{
-    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, StackCopies, X86_64,
+    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, Span, StackCopies, X86_64,
 };
 use rawstack_format::id::{
     Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex,
@@ -24,6 +24,7 @@ pub(crate) struct DrawnCopy {
     pub(crate) loss: CopyLoss,
     pub(crate) start: u64,
     pub(crate) left_out: u64,
+    pub(crate) further: Vec<Span>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) missing: Vec<Missing>,
     pub(crate) program_since_ns: u64,
@@ -33,7 +34,8 @@ pub(crate) struct DrawnCopy {
 
 impl DrawnCopy {
     pub(crate) fn taken(&self) -> NewCopy<'_> {
-        let asked = self.bytes.len() as u64;
+        let further: u64 = self.further.iter().map(|span| span.asked).sum();
+        let asked = self.bytes.len() as u64 - further;
         NewCopy {
             owner: StackId(self.owner),
             pid: self.task.0,
@@ -44,6 +46,7 @@ impl DrawnCopy {
             start: Addr(self.start),
             end: Addr(self.start + asked + self.left_out),
             asked,
+            further: &self.further,
             bytes: &self.bytes,
             missing: &self.missing,
             program_since_ns: self.program_since_ns,
@@ -253,6 +256,9 @@ impl Draw {
             copy.left_out = 0;
             return copy;
         }
+        copy.further = self.further(start + words * 8 + copy.left_out);
+        let further: u64 = copy.further.iter().map(|span| span.asked).sum();
+        let words = words + further / 8;
         copy.bytes = (0..words)
             .flat_map(|_| {
                 self.of(&[0, 1, 0x7fff_0000_0100_u64, u64::MAX])
@@ -283,6 +289,29 @@ impl Draw {
             copy.trampoline = self.u64().max(1);
         }
         copy
+    }
+
+    /// The last words of a stack that ends at `end`, where it is a long one, and words of another.
+    fn further(&mut self, end: u64) -> Vec<Span> {
+        let mut spans = Vec::new();
+        if end > 0x7fff_8000_0000 && self.bool() {
+            let words = 1 + self.below(40) as u64;
+            spans.push(Span {
+                start: Addr(end / 8 * 8 - words * 8),
+                end: Addr(end),
+                asked: words * 8,
+            });
+        }
+        if self.bool() {
+            let start = 0x6fff_0000_0000 + self.below(90) as u64 * 8;
+            let asked = (1 + self.below(40) as u64) * 8;
+            spans.push(Span {
+                start: Addr(start),
+                end: Addr(start + asked + self.below(9) as u64),
+                asked,
+            });
+        }
+        spans
     }
 
     fn end(&mut self) -> End {

@@ -1,7 +1,7 @@
 //! One record of each kind: what the golden archive holds.
 
 use rawstack_format::copies::{
-    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, StackCopies, X86_64,
+    CopiesBuilder, CopyLoss, Missing, NewCopy, Registers, ReturnAddress, Span, StackCopies, X86_64,
 };
 use rawstack_format::id::{
     Addr, BuildId, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex,
@@ -75,7 +75,7 @@ pub(crate) fn every_kind() -> Vec<Record> {
                 exit: -1,
             },
         ]),
-        Record::StackCopies(copies(3)),
+        Record::StackCopies(copies(4)),
         Record::End(End {
             end_ns: 2_000_000_000,
             end_wall_ns: 1_700_000_001_000_000_000,
@@ -107,10 +107,8 @@ pub(crate) fn copies(version: u8) -> StackCopies {
     assert!(builder.push(&first).unwrap());
     let mut changed = bytes;
     changed[8..16].fill(0xbb);
-    let missing = [Missing {
-        offset: 24,
-        len: 16,
-    }];
+    let gap = |offset| Missing { offset, len: 16 };
+    let missing = [gap(24)];
     let second = NewCopy {
         owner: StackId(1 << 48 | 6),
         bytes: &changed,
@@ -122,10 +120,30 @@ pub(crate) fn copies(version: u8) -> StackCopies {
         address: Addr(0x40_1200),
     }];
     let second = match version {
-        3 => NewCopy {
+        3.. => NewCopy {
             program_since_ns: 1_000_000_500,
             trampoline: Addr(0x7fff_f7ff_e000),
             returns: &returns,
+            ..second
+        },
+        _ => second,
+    };
+    let span = |start, end, asked| Span {
+        start: Addr(start),
+        end: Addr(end),
+        asked,
+    };
+    let further = [
+        span(0x7fff_0000_1ff0, 0x7fff_0000_2000, 16),
+        span(0x7ffe_0000_0000, 0x7ffe_0000_1000, 8),
+    ];
+    let mut longer = [0xcc; 88];
+    longer[..48].copy_from_slice(&changed);
+    let second = match version {
+        4.. => NewCopy {
+            further: &further,
+            bytes: &longer,
+            missing: &[missing[0], gap(48)],
             ..second
         },
         _ => second,

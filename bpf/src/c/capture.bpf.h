@@ -183,8 +183,10 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 		if (capture_cfg.copy_bytes && !exiting) {
 			int copy = take_copy(slot->owner, walk.ip, known_end(&walk), !fetch);
 
-			if (copy == COPY_RETRY)
+			if (copy == COPY_RETRY) {
+				note_unread(slot);
 				return 1;
+			}
 			e->head.copy = copy;
 		}
 	}
@@ -197,6 +199,17 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 	return 0;
 }
 
+/* Bring in what take_user() found missing. May sleep. Not inline: what it has on the stack is not there beside take_user()'s. */
+static __noinline int fetch_missing(struct slot *slot)
+{
+	fetch_stack();
+	fetch_copy(slot);
+	return 0;
+}
+
+/* Each part of a copy may miss pages, and is found to only when those ahead of it are there. */
+#define TRIES (3 + COPY_SPANS)
+
 /* Runs as the task, on its way back to user space. Page faults are allowed, but not while preemption is off. */
 static int on_return(struct bpf_map *map, void *key, void *value)
 {
@@ -207,14 +220,13 @@ static int on_return(struct bpf_map *map, void *key, void *value)
 	if (slot->done || !slot->owner)
 		return 0;
 	/* A page brought in may be gone again before it is read: try anew, but not for ever. */
-	for (try = 0; try < 4; try++) {
+	for (try = 0; try < TRIES; try++) {
 		bpf_preempt_disable();
-		missing = take_user(tid, try < 3, false);
+		missing = take_user(tid, try < TRIES - 1, false);
 		bpf_preempt_enable();
 		if (!missing)
 			break;
-		fetch_stack();
-		fetch_copy();
+		fetch_missing(slot);
 	}
 	return 0;
 }

@@ -13,6 +13,11 @@
 /* Bytes of a stack that are copied at most, and words of bits for its pages. */
 #define MAX_COPY_BYTES (512 << 10)
 #define COPY_WORDS 3
+/*
+ * Bytes before the end of a longer stack that are copied beside, at most. The data of a thread lie behind its first frame,
+ * and take what its libraries want: 28 KiB in rustc, which has 22 KiB of frames below, and then one of 528 KiB.
+ */
+#define COPY_TAIL (64 << 10)
 
 /* Return addresses of one task that uretprobes replace at most: the kernel's own limit. */
 #define MAX_RETURNS 64
@@ -119,25 +124,41 @@ struct copy_return {
 	__u64 address;
 };
 
+/* Parts of a copy. */
+enum copy_part {
+	COPY_HEAD = 0, /* of the stack that the stack pointer is on, from there on */
+	COPY_INTERRUPTED = 1, /* of the stack that a signal handler with a stack of its own has interrupted, likewise */
+	COPY_OUTERMOST = 2, /* before the end of the last of these, where that is longer */
+	COPY_SPANS = 3,
+};
+
+struct copy_span {
+	__u64 start; /* a multiple of 8 */
+	__u64 end; /* of the stack */
+	__u64 asked; /* 0: there is none */
+	__u64 missing
+		[COPY_WORDS]; /* pages of 4096 bytes that were not in memory, from that of `start` on, a bit each */
+};
+
 /* A copy of a user stack; comes ahead of the user half that it is of. */
 struct copy_event {
 	__u16 type;
 	__u8 n_registers;
-	__u8 busy; /* in the kernel only */
+	__u8 busy; /* in the kernel only, as the next */
+	__u8 unread; /* enum copy_part: what could not be read; COPY_SPANS: that is not why */
+	__u8 pad[3];
 	__u32 n_returns;
+	__u32 pad2;
 	__u64 owner;
 	__u32 pid;
 	__u32 tid;
-	__u64 start; /* address of bytes[0], a multiple of 8 */
-	__u64 end; /* of the mapping */
-	__u64 asked; /* bytes that follow; behind them, n_returns times struct copy_return */
 	__u64 time_ns;
 	__u64 trampoline; /* where functions with uretprobes return to */
 	__u64 vdso; /* where the vDSO is mapped; 0: not known */
-	__u64 missing
-		[COPY_WORDS]; /* pages of 4096 bytes that were not in memory, from that of `start` on, a bit each */
+	struct copy_span spans[COPY_SPANS];
 	__u64 registers[33]; /* by DWARF number */
-	__u8 bytes[4096]; /* as many as asked; the map is made larger */
+	/* As many as all spans asked for, and behind them n_returns times struct copy_return: the map is made larger. */
+	__u8 bytes[4096];
 };
 
 /* A loss, sent as soon as there is room again on the CPU where it happened. */
@@ -160,6 +181,8 @@ struct slot {
 	__u64 ip; /* user registers at the tick */
 	__u64 sp; /* tells replaced registers, too */
 	__u64 fp;
+	__u64 fetch_from; /* what of the stack has to be brought in for a copy */
+	__u64 fetch_to;
 	__u32 at; /* AT_* bits */
 	__u32 pad;
 	__u32 pid;

@@ -79,6 +79,19 @@ typedef struct {
 struct mm_struct {
 	mm_context_t context;
 	struct uprobes_state uprobes_state;
+	unsigned long start_stack; /* the stack pointer with which the program began */
+	unsigned long arg_start;
+};
+
+/* Where user space has what belongs to the thread, as last noted. */
+struct thread_struct {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long fsbase;
+#else
+	struct {
+		unsigned long tp_value;
+	} uw;
+#endif
 };
 
 /* A return address that a uretprobe replaced. Innermost first. */
@@ -161,6 +174,9 @@ struct task_struct {
 	void *stack;
 	struct mm_struct *mm;
 	struct signal_struct *signal;
+	unsigned long sas_ss_sp; /* the stack for signal handlers */
+	unsigned long sas_ss_size;
+	struct thread_struct thread;
 	struct uprobe_task *utask;
 	struct css_set *cgroups;
 };

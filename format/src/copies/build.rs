@@ -7,11 +7,12 @@ use std::mem;
 use foldhash::fast::RandomState;
 
 use super::diff::Diff;
+use super::extent::Extent;
 use super::image::{Image, PAGE_WORDS};
 use super::words::apply;
 use super::{
-    CopyLoss, MAX_COPIED_LEN, MAX_RUNS, Missing, Registers, ReturnAddress, Row, StackCopies, WORD,
-    present_words,
+    CopyLoss, MAX_COPIED_LEN, MAX_RUNS, Missing, Registers, ReturnAddress, Row, Span, StackCopies,
+    WORD,
 };
 use crate::MAX_RAW_LEN;
 use crate::error::Invalid;
@@ -25,7 +26,10 @@ const MAX_PAGES: usize = 1 << 13;
 const BASE: usize = 512;
 
 /// Most bytes that a row takes.
-const ROW: usize = 8 * 8 + 4 + 4 + 2 + 1 + 1;
+const ROW: usize = 8 * 8 + 4 + 4 + 4 + 2 + 1 + 1;
+
+/// Most bytes that a further span takes.
+const SPAN: usize = 3 * 8;
 
 /// Most bytes that a task, and a missing range, take.
 const PAIR: usize = 8;
@@ -56,13 +60,16 @@ pub struct NewCopy<'a> {
     pub loss: CopyLoss,
     /// Address of the first byte: what is below the stack pointer and still in use included. A multiple of 8.
     pub start: Addr,
-    /// End of the mapping that the stack lies in.
+    /// End of the stack.
     pub end: Addr,
     /// Bytes from `start` that were asked for, a multiple of 8: to `end`, or as many as a copy may have.
     pub asked: u64,
-    /// What was read, zeros where that is missing. What is missing at the end may be left out.
+    /// What was asked for beside that: the end of a longer stack, or other stacks.
+    pub further: &'a [Span],
+    /// What was read of all spans, one behind the other, zeros where that is missing. What is missing at the end may be
+    /// left out.
     pub bytes: &'a [u8],
-    /// What of `asked` was not in memory, upwards. What is behind `bytes` is added.
+    /// What of all that was asked for was not in memory, upwards. What is behind `bytes` is added.
     pub missing: &'a [Missing],
     /// When the program began, on the monotonic clock; 0: before the recording.
     pub program_since_ns: u64,
@@ -92,14 +99,19 @@ impl CopiesBuilder {
     pub fn push(&mut self, copy: &NewCopy<'_>) -> Result<bool, Invalid> {
         let missing = all_missing(copy);
         let row = self.row(copy, missing.len());
-        let asked = row.check()?;
-        present_words(asked, &missing)?;
-        if copy.bytes.len() as u64 > asked {
+        let extent = Extent {
+            row: &row,
+            further: copy.further,
+            missing: &missing,
+        };
+        let extent = extent.checked()?;
+        extent.words()?;
+        if copy.bytes.len() as u64 > extent.asked() {
             return Err(Invalid::Value);
         }
-        self.diff.make(&self.image, &row, copy, &missing);
-        if self.has_room(&row) {
-            self.add(row, copy, &missing);
+        self.diff.make(&self.image, extent, copy);
+        if self.has_room(extent) {
+            self.add(extent, copy);
             Ok(true)
         } else if self.copies.rows.is_empty() {
             Err(Invalid::Rows)
@@ -149,6 +161,7 @@ impl CopiesBuilder {
             start: copy.start,
             end: copy.end,
             left_out: size.wrapping_sub(copy.asked),
+            spans: u32::try_from(copy.further.len()).unwrap_or(u32::MAX),
             missing: u32::try_from(missing).unwrap_or(u32::MAX),
             program_since_ns: copy.program_since_ns,
             trampoline: copy.trampoline,
@@ -159,35 +172,39 @@ impl CopiesBuilder {
     /// Bytes that the copy at hand takes at most.
     fn own_bound(&self, row: &Row) -> usize {
         ROW + PAIR
+            + row.spans as usize * SPAN
             + row.missing as usize * PAIR
             + row.returns as usize * RETURN
             + self.diff.runs.len() * RUN
             + self.diff.words.len() * NEW_WORD
     }
 
-    fn has_room(&self, row: &Row) -> bool {
-        let copies = &self.copies;
+    fn has_room(&self, extent: Extent<'_>) -> bool {
+        let (copies, row) = (&self.copies, extent.row);
         BASE + self.bound + self.own_bound(row) <= MAX_RAW_LEN
             && copies.rows.len() < MAX_ROWS
+            && copies.spans.len() + row.spans as usize <= MAX_ROWS
             && copies.missing.len() + row.missing as usize <= MAX_ROWS
             && copies.returns.len() + row.returns as usize <= MAX_ROWS
             && copies.runs.len() + self.diff.runs.len() <= MAX_RUNS
-            && self.copied + row.asked() <= MAX_COPIED_LEN
+            && self.copied + extent.asked() <= MAX_COPIED_LEN
             && (self.image.pages() + self.diff.words.len() / PAGE_WORDS <= MAX_PAGES
                 || copies.rows.is_empty())
     }
 
-    fn add(&mut self, row: Row, copy: &NewCopy<'_>, missing: &[Missing]) {
-        self.bound += self.own_bound(&row);
-        self.copied += row.asked();
+    fn add(&mut self, extent: Extent<'_>, copy: &NewCopy<'_>) {
+        let row = extent.row;
+        self.bound += self.own_bound(row);
+        self.copied += extent.asked();
         if row.task as usize == self.copies.tasks.len() {
             self.copies.tasks.push((copy.pid, copy.tid));
             self.tasks.insert((copy.pid, copy.tid), row.task);
         }
         let Diff { runs, words } = &self.diff;
-        apply(&mut self.image, (&row, copy.pid), missing, runs, words);
-        self.copies.rows.push(row);
-        self.copies.missing.extend_from_slice(missing);
+        apply(&mut self.image, (extent, copy.pid), runs, words);
+        self.copies.rows.push(*row);
+        self.copies.spans.extend_from_slice(extent.further);
+        self.copies.missing.extend_from_slice(extent.missing);
         self.copies.returns.extend_from_slice(copy.returns);
         self.copies.runs.append(&mut self.diff.runs);
         self.copies.words.append(&mut self.diff.words);
@@ -201,7 +218,9 @@ fn all_missing(copy: &NewCopy<'_>) -> Vec<Missing> {
     let mut missing: Vec<Missing> = inside.copied().collect();
     let last = missing.pop_if(|gap| gap.offset.saturating_add(gap.len) >= len);
     let tail = last.map_or(len, |gap| gap.offset);
-    if let Some(len) = copy.asked.checked_sub(tail).filter(|&len| len > 0) {
+    let further = copy.further.iter().map(|span| span.asked);
+    let asked = further.fold(copy.asked, u64::saturating_add);
+    if let Some(len) = asked.checked_sub(tail).filter(|&len| len > 0) {
         missing.push(Missing { offset: tail, len });
     }
     missing

@@ -1,7 +1,8 @@
 //! What is new in a copy.
 
+use super::extent::Extent;
 use super::image::{Image, PAGE_WORDS};
-use super::{Missing, NewCopy, Row, Run, WORD, present};
+use super::{NewCopy, Run, WORD};
 
 /// Words that are compared at once.
 const BLOCK: usize = 16;
@@ -14,8 +15,9 @@ pub(super) struct Diff {
 }
 
 impl Diff {
-    /// Compare a copy, whose `row` and missing ranges are checked, with the image.
-    pub(super) fn make(&mut self, image: &Image, row: &Row, copy: &NewCopy<'_>, gaps: &[Missing]) {
+    /// Compare a copy, whose `extent` is checked, with the image.
+    pub(super) fn make(&mut self, image: &Image, extent: Extent<'_>, copy: &NewCopy<'_>) {
+        let row = extent.row;
         self.runs.clear();
         self.words.clear();
         let known = image.registers(row.task);
@@ -25,8 +27,8 @@ impl Diff {
                 self.push(value, known);
             }
         }
-        for range in present(row, gaps) {
-            let from = usize::try_from(range.start - row.start.0).unwrap_or(usize::MAX);
+        for (from, range) in extent.present() {
+            let from = usize::try_from(from).unwrap_or(usize::MAX);
             let len = usize::try_from(range.end - range.start).unwrap_or(0);
             let bytes = copy.bytes.get(from..).unwrap_or_default();
             self.compare(image, copy.pid, range.start, &bytes[..len.min(bytes.len())]);

@@ -9,6 +9,7 @@
 
 mod build;
 mod diff;
+mod extent;
 mod image;
 mod read;
 mod words;
@@ -16,14 +17,18 @@ mod words;
 pub use build::{CopiesBuilder, NewCopy};
 pub use read::{CopyReader, StackCopy};
 
-use words::{Runs, new_words, present};
+use extent::Extents;
+use words::{Runs, new_words};
 
 use crate::error::Invalid;
 use crate::id::{Addr, StackId};
 use crate::v1::MAX_ROWS;
 
-/// Most bytes of one copy: a copy that has nothing in common with any other fits a chunk.
-pub const MAX_COPY_LEN: u64 = 512 << 10;
+/// Most bytes of one copy, all its spans together: a copy that has nothing in common with any other fits a chunk.
+pub const MAX_COPY_LEN: u64 = 640 << 10;
+
+/// Most spans of one copy behind its first.
+pub const MAX_FURTHER: usize = 3;
 
 /// Most bytes of all copies in a chunk, as they would be unpacked.
 pub const MAX_COPIED_LEN: u64 = 256 << 20;
@@ -125,10 +130,22 @@ impl CopyLoss {
     }
 }
 
-/// Bytes of a copy's span, counted from its first, that were not in memory.
+/// A part of a stack that was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Address of the first byte, a multiple of 8.
+    pub start: Addr,
+    /// End of the stack that this is of: none of its frames is at or behind it. Spans of one stack have the same.
+    pub end: Addr,
+    /// Bytes from `start` that were asked for, a multiple of 8.
+    pub asked: u64,
+}
+
+/// Bytes of a copy's spans that were not in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// First byte. A multiple of 8, as the length.
+    /// First byte, counted from the first of the first span on through all that was asked for. A multiple of 8, as the
+    /// length.
     pub offset: u64,
     /// Length in bytes, not 0.
     pub len: u64,
@@ -150,6 +167,8 @@ pub struct StackCopies {
     /// Threads: process ID, thread ID.
     pub(crate) tasks: Vec<(u32, u32)>,
     pub(crate) rows: Vec<Row>,
+    /// Further spans of all rows.
+    pub(crate) spans: Vec<Span>,
     /// Missing ranges of all rows.
     pub(crate) missing: Vec<Missing>,
     /// Replaced return addresses of all rows.
@@ -170,12 +189,14 @@ pub(crate) struct Row {
     pub(crate) loss: CopyLoss,
     /// DWARF numbers of the known registers, one bit each.
     pub(crate) registers: u64,
-    /// First address; a multiple of [`WORD`].
+    /// First address of the first span; a multiple of [`WORD`].
     pub(crate) start: Addr,
-    /// End of the mapping that the stack lies in.
+    /// End of the stack that the first span is of.
     pub(crate) end: Addr,
-    /// Bytes before `end` that were not asked for.
+    /// Bytes before `end` that the first span does not have.
     pub(crate) left_out: u64,
+    /// Spans behind the first.
+    pub(crate) spans: u32,
     /// Missing ranges.
     pub(crate) missing: u32,
     /// When the program began, on the monotonic clock; 0: before the recording.
@@ -187,13 +208,17 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Bytes from `start` that were asked for. Rows are [checked](Self::check), so nothing wraps.
-    pub(crate) fn asked(&self) -> u64 {
-        self.end.0 - self.start.0 - self.left_out
+    /// The first span. Rows are [checked](Self::check), so nothing wraps.
+    pub(crate) fn first(&self) -> Span {
+        Span {
+            start: self.start,
+            end: self.end,
+            asked: self.end.0 - self.start.0 - self.left_out,
+        }
     }
 
-    /// Check the numbers by themselves and give the bytes that were asked for.
-    fn check(&self) -> Result<u64, Invalid> {
+    /// Check the numbers by themselves.
+    fn check(&self) -> Result<(), Invalid> {
         let size = self.end.0.checked_sub(self.start.0).ok_or(Invalid::Value)?;
         let asked = size.checked_sub(self.left_out).ok_or(Invalid::Value)?;
         let is_sound = self.start.0.is_multiple_of(WORD)
@@ -202,8 +227,8 @@ impl Row {
             && self.registers >> MAX_REGISTERS == 0
             && self.returns as usize <= MAX_RETURNS
             && (self.returns == 0) == (self.trampoline.0 == 0)
-            && (self.loss == CopyLoss::None || size == 0);
-        is_sound.then_some(asked).ok_or(Invalid::Value)
+            && (self.loss == CopyLoss::None || (size == 0 && self.spans == 0));
+        is_sound.then_some(()).ok_or(Invalid::Value)
     }
 }
 
@@ -247,15 +272,11 @@ impl StackCopies {
         &self,
         mut each: impl FnMut(u64) -> Result<(), Invalid>,
     ) -> Result<(), Invalid> {
-        let (mut missing, mut runs) = (self.missing.as_slice(), Runs::new(&self.runs));
+        let (mut extents, mut runs) = (Extents::new(self), Runs::new(&self.runs));
         for row in &self.rows {
-            let asked = row.check()?;
-            let (own, rest) = missing
-                .split_at_checked(row.missing as usize)
-                .ok_or(Invalid::Rows)?;
-            missing = rest;
-            let words = present_words(asked, own)? + u64::from(row.registers.count_ones());
-            new_words(row, own, runs.take(words).ok_or(Invalid::Rows)?, &mut each)?;
+            let extent = extents.take(row)?;
+            let words = extent.words()?;
+            new_words(extent, runs.take(words).ok_or(Invalid::Rows)?, &mut each)?;
         }
         Ok(())
     }
@@ -264,29 +285,25 @@ impl StackCopies {
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         if self.rows.len().max(self.tasks.len()) > MAX_ROWS
             || self.missing.len().max(self.returns.len()) > MAX_ROWS
+            || self.spans.len() > MAX_ROWS
             || self.runs.len() > MAX_RUNS
         {
             return Err(Invalid::Rows);
         }
-        let mut missing = self.missing.as_slice();
+        let mut extents = Extents::new(self);
         let mut runs = Runs::new(&self.runs);
         let (mut copied, mut new, mut returns) = (0, 0, 0);
         for row in &self.rows {
             if row.task as usize >= self.tasks.len() {
                 return Err(Invalid::Reference);
             }
-            let asked = row.check()?;
-            copied += asked;
+            let extent = extents.take(row)?;
+            copied += extent.asked();
             returns += row.returns as usize;
-            let (own, rest) = missing
-                .split_at_checked(row.missing as usize)
-                .ok_or(Invalid::Rows)?;
-            missing = rest;
-            let words = present_words(asked, own)? + u64::from(row.registers.count_ones());
-            let own = runs.take(words).ok_or(Invalid::Rows)?;
+            let own = runs.take(extent.words()?).ok_or(Invalid::Rows)?;
             new += own.iter().map(|run| u64::from(run.new)).sum::<u64>();
         }
-        let is_whole = missing.is_empty()
+        let is_whole = extents.is_done()
             && runs.is_done()
             && new == self.words.len() as u64
             && returns == self.returns.len();
@@ -296,23 +313,4 @@ impl StackCopies {
             Err(Invalid::Rows)
         }
     }
-}
-
-/// Words of `asked` bytes that are not `missing`; ranges must rise, and have room.
-fn present_words(asked: u64, missing: &[Missing]) -> Result<u64, Invalid> {
-    let (mut end, mut words) = (0, asked / WORD);
-    for range in missing {
-        let is_sound = range.offset >= end
-            && range.len > 0
-            && range.offset.is_multiple_of(WORD)
-            && range.len.is_multiple_of(WORD)
-            && range.len <= asked
-            && range.offset <= asked - range.len;
-        if !is_sound {
-            return Err(Invalid::Value);
-        }
-        end = range.offset + range.len;
-        words -= range.len / WORD;
-    }
-    Ok(words)
 }

@@ -3,18 +3,17 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::extent::{Extent, Extents};
 use super::image::Image;
 use super::words::{Runs, apply};
-use super::{
-    CopyLoss, Missing, Registers, ReturnAddress, Row, StackCopies, WORD, present, present_words,
-};
+use super::{CopyLoss, Missing, Registers, ReturnAddress, Span, StackCopies, WORD};
 use crate::id::{Addr, StackId};
 
 /// Reads copies one after the other. What it lends is gone with the next one.
 pub struct CopyReader<'a> {
     copies: &'a StackCopies,
     at: usize,
-    missing: &'a [Missing],
+    extents: Extents<'a>,
     returns: &'a [ReturnAddress],
     runs: Runs<'a>,
     words: &'a [u64],
@@ -37,17 +36,19 @@ pub struct StackCopy<'a> {
     pub loss: CopyLoss,
     /// Address of the first byte. It is below the stack pointer by what may be in use there.
     pub start: Addr,
-    /// End of the mapping that the stack lies in: no frame of this stack is at or behind it.
+    /// End of the stack: none of its frames is at or behind it.
     pub end: Addr,
     /// Bytes from `start` that were asked for. Less than to `end` where the stack is larger than a copy may be.
     pub asked: u64,
-    /// What of `asked` was not in memory, upwards.
+    /// What was asked for beside that: the end of a longer stack, other stacks.
+    pub further: &'a [Span],
+    /// What of all that was not in memory, upwards.
     pub missing: &'a [Missing],
     /// When the program began that ran in the process, on the monotonic clock; 0: before the recording. Mappings of the
     /// process that are [older](crate::record::Mapping::since_ns) are of another program.
     pub program_since_ns: u64,
     returns: &'a [ReturnAddress],
-    row: &'a Row,
+    extent: Extent<'a>,
     image: &'a Image,
 }
 
@@ -56,7 +57,7 @@ impl<'a> CopyReader<'a> {
         Self {
             copies,
             at: 0,
-            missing: &copies.missing,
+            extents: Extents::new(copies),
             returns: &copies.returns,
             runs: Runs::new(&copies.runs),
             words: &copies.words,
@@ -70,15 +71,11 @@ impl<'a> CopyReader<'a> {
         let row = self.copies.rows.get(self.at)?;
         self.at += 1;
         let &(pid, tid) = self.copies.tasks.get(row.task as usize)?;
-        let (missing, rest) = self.missing.split_at_checked(row.missing as usize)?;
-        self.missing = rest;
+        let extent = self.extents.take(row).ok()?;
         let (returns, rest) = self.returns.split_at_checked(row.returns as usize)?;
         self.returns = rest;
-        let asked = row.asked();
-        let registers = u64::from(row.registers.count_ones());
-        let words = present_words(asked, missing).ok()? + registers;
-        let runs = self.runs.take(words)?;
-        self.words = apply(&mut self.image, (row, pid), missing, runs, self.words);
+        let runs = self.runs.take(extent.words().ok()?)?;
+        self.words = apply(&mut self.image, (extent, pid), runs, self.words);
         Some(StackCopy {
             owner: row.owner,
             pid,
@@ -87,11 +84,12 @@ impl<'a> CopyReader<'a> {
             loss: row.loss,
             start: row.start,
             end: row.end,
-            asked,
-            missing,
+            asked: row.first().asked,
+            further: extent.further,
+            missing: extent.missing,
             program_since_ns: row.program_since_ns,
             returns,
-            row,
+            extent,
             image: &self.image,
         })
     }
@@ -100,8 +98,9 @@ impl<'a> CopyReader<'a> {
 impl StackCopy<'_> {
     /// The register of this DWARF number; `None` where it is not known.
     pub fn register(&self, number: u16) -> Option<u64> {
-        let is_known = self.row.registers.checked_shr(number.into()).unwrap_or(0) & 1 != 0;
-        let values = self.image.registers(self.row.task);
+        let row = self.extent.row;
+        let is_known = row.registers.checked_shr(number.into()).unwrap_or(0) & 1 != 0;
+        let values = self.image.registers(row.task);
         values
             .get(usize::from(number))
             .copied()
@@ -127,7 +126,7 @@ impl StackCopy<'_> {
 
     /// The address that stands on the stack in the place of the [replaced ones](Self::return_addresses).
     pub fn trampoline(&self) -> Option<Addr> {
-        (!self.returns.is_empty()).then_some(self.row.trampoline)
+        (!self.returns.is_empty()).then_some(self.extent.row.trampoline)
     }
 
     /// Where a function returns to whose frame ends at `cfa`, its canonical frame address, when `found` is what stands
@@ -145,8 +144,18 @@ impl StackCopy<'_> {
 
     /// The eight bytes at `address` as a little-endian number; `None` where any of them was not copied.
     pub fn word(&self, address: u64) -> Option<u64> {
-        let from = address.checked_sub(self.start.0)?;
-        if from > self.asked.checked_sub(WORD)? || !self.is_present(from) {
+        let mut before = 0;
+        self.spans().find_map(|span| {
+            let word = self.word_in(span, before, address);
+            before += span.asked;
+            word
+        })
+    }
+
+    /// The same where the word lies in `span`, ahead of which there are `before` bytes.
+    fn word_in(&self, span: Span, before: u64, address: u64) -> Option<u64> {
+        let from = address.checked_sub(span.start.0)?;
+        if from > span.asked.checked_sub(WORD)? || !self.is_present(before + from) {
             return None;
         }
         let within = address % WORD;
@@ -156,28 +165,33 @@ impl StackCopy<'_> {
         }
         // Its word ends behind this one's, which ends within what was asked for.
         let next = address - within + WORD;
-        if !self.is_present(next - self.start.0) {
+        if !self.is_present(before + (next - span.start.0)) {
             return None;
         }
         let high = self.image.word(self.pid, next);
         Some(low >> (within * 8) | high << (64 - within * 8))
     }
 
-    /// Whether the byte at this offset, below `asked`, was copied.
+    /// Whether the byte at this offset among all that was asked for was copied.
     fn is_present(&self, offset: u64) -> bool {
         let behind = self.missing.partition_point(|gap| gap.offset <= offset);
         let gap = behind.checked_sub(1).and_then(|at| self.missing.get(at));
         gap.is_none_or(|gap| offset - gap.offset >= gap.len)
     }
 
-    /// Ranges of addresses that were copied, upwards.
-    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
-        present(self.row, self.missing)
+    /// All that was asked for: the stack of the stack pointer from there on first.
+    pub fn spans(&self) -> impl Iterator<Item = Span> {
+        self.extent.spans()
     }
 
-    /// Whether the stack goes on behind what was asked for.
+    /// Ranges of addresses that were copied, in the order of the spans.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.extent.present().map(|(_, addresses)| addresses)
+    }
+
+    /// Whether the stack goes on behind what was asked for of it in one piece.
     pub fn is_cut(&self) -> bool {
-        self.row.left_out > 0
+        self.extent.row.left_out > 0
     }
 
     /// Bytes that were copied.
@@ -185,19 +199,20 @@ impl StackCopy<'_> {
         self.ranges().map(|range| range.end - range.start).sum()
     }
 
-    /// Put the `asked` bytes from `start` on into `bytes`, zeros where they are missing.
+    /// Put all bytes that were asked for into `bytes`, one span behind the other, zeros where they are missing.
     ///
     /// For programs that look at all of it; [`word`](Self::word) looks up what is needed and no more.
     pub fn unpack(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
-        for range in self.ranges() {
-            let from = usize::try_from(range.start - self.start.0).unwrap_or(usize::MAX);
+        for (from, range) in self.extent.present() {
+            let from = usize::try_from(from).unwrap_or(usize::MAX);
             bytes.resize(from, 0);
             let words = range.step_by(size_of::<u64>());
             bytes
                 .extend(words.flat_map(|address| self.image.word(self.pid, address).to_le_bytes()));
         }
-        bytes.resize(usize::try_from(self.asked).unwrap_or(bytes.len()), 0);
+        let asked = usize::try_from(self.extent.asked());
+        bytes.resize(asked.unwrap_or(bytes.len()), 0);
     }
 }
 
@@ -216,6 +231,7 @@ impl fmt::Debug for StackCopy<'_> {
             .field("start", &self.start)
             .field("end", &self.end)
             .field("asked", &self.asked)
+            .field("further", &self.further)
             .field("missing", &self.missing)
             .finish_non_exhaustive()
     }

@@ -1,29 +1,10 @@
-//! Which words a copy has, and which of them are new: registers by rising DWARF number, then memory upwards.
+//! Which words a copy has, and which of them are new: registers by rising DWARF number, then the memory of its spans.
 
-use std::iter;
 use std::ops::Range;
 
+use super::extent::Extent;
 use super::image::Image;
-use super::{Missing, Row, Run, WORD};
-
-/// Ranges of addresses of a row's words that are there, upwards. The row is checked.
-pub(crate) fn present<'a>(
-    row: &Row,
-    missing: &'a [Missing],
-) -> impl Iterator<Item = Range<u64>> + 'a {
-    let (start, asked) = (row.start.0, row.asked());
-    let mut from = 0;
-    let end = Missing {
-        offset: asked,
-        len: 0,
-    };
-    let gaps = missing.iter().copied().chain(iter::once(end));
-    gaps.filter_map(move |gap| {
-        let range = from..gap.offset;
-        from = gap.offset + gap.len;
-        (!range.is_empty()).then(|| start + range.start..start + range.end)
-    })
-}
+use super::{Run, WORD};
 
 /// Goes through runs, row by row.
 pub(super) struct Runs<'a> {
@@ -57,12 +38,11 @@ impl<'a> Runs<'a> {
 /// Put what is new in a row into the image, and give the new words that are left for later rows.
 pub(super) fn apply<'w>(
     image: &mut Image,
-    (row, process): (&Row, u32),
-    missing: &[Missing],
+    (extent, process): (Extent<'_>, u32),
     runs: &[Run],
     mut words: &'w [u64],
 ) -> &'w [u64] {
-    let mut places = places(row, missing);
+    let mut places = places(extent);
     for run in runs {
         places.skip(run.same);
         let mut left = run.new;
@@ -73,7 +53,7 @@ pub(super) fn apply<'w>(
             match place {
                 Place::Register(number) => {
                     if let Some(&word) = new.first() {
-                        image.registers_mut(row.task)[number] = word;
+                        image.registers_mut(extent.row.task)[number] = word;
                     }
                 }
                 Place::Memory(address, _) => image.set(process, address, new),
@@ -85,19 +65,18 @@ pub(super) fn apply<'w>(
 
 /// Call `each` for every new word of a row with an address that it may lie near to: its own, or of registers the first.
 pub(super) fn new_words<E>(
-    row: &Row,
-    missing: &[Missing],
+    extent: Extent<'_>,
     runs: &[Run],
     mut each: impl FnMut(u64) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut places = places(row, missing);
+    let mut places = places(extent);
     for run in runs {
         places.skip(run.same);
         let mut left = run.new;
         while let Some(place) = places.next(left) {
             left -= place.words();
             match place {
-                Place::Register(_) => each(row.start.0)?,
+                Place::Register(_) => each(extent.row.start.0)?,
                 Place::Memory(from, words) => {
                     (0..u64::from(words)).try_for_each(|word| each(from + word * WORD))?;
                 }
@@ -134,14 +113,11 @@ struct Places<I> {
 }
 
 /// All places of a row, which is checked.
-fn places<'a>(
-    row: &'a Row,
-    missing: &'a [Missing],
-) -> Places<impl Iterator<Item = Range<u64>> + 'a> {
+fn places<'a>(extent: Extent<'a>) -> Places<impl Iterator<Item = Range<u64>> + 'a> {
     Places {
-        registers: row.registers,
+        registers: extent.row.registers,
         range: 0..0,
-        ranges: present(row, missing),
+        ranges: extent.present().map(|(_, addresses)| addresses),
     }
 }
 

@@ -1,5 +1,5 @@
 //! Stack copies with what unwinding needs of uretprobes and of the program, and words by what they are: behind the columns
-//! of version 2.
+//! of version 2. Version 4 holds this one.
 
 use rkyv::{Archive, Serialize};
 
@@ -35,6 +35,7 @@ struct Before {
     trampoline: u64,
 }
 
+/// What version 3 can say of copies.
 pub(crate) fn encode(copies: &StackCopies) -> Result<StackCopiesRoot, Invalid> {
     copies.check()?;
     let mut before = vec![Before::default(); copies.tasks.len()];
@@ -64,6 +65,11 @@ pub(crate) fn encode(copies: &StackCopies) -> Result<StackCopiesRoot, Invalid> {
 }
 
 pub(crate) fn decode(a: &ArchivedStackCopiesRoot) -> Result<StackCopies, Invalid> {
+    with_words(decode_wordless(a)?, a)
+}
+
+/// All but the words, and check only that columns have their rows.
+pub(crate) fn decode_wordless(a: &ArchivedStackCopiesRoot) -> Result<StackCopies, Invalid> {
     let mut copies = decode_unchecked(&a.stacks)?;
     let rows = copies.rows.len();
     let since = unpack(&a.program_since, rows)?;
@@ -98,6 +104,14 @@ pub(crate) fn decode(a: &ArchivedStackCopiesRoot) -> Result<StackCopies, Invalid
     if !copies.words.is_empty() {
         return Err(Invalid::Rows);
     }
+    Ok(copies)
+}
+
+/// The same with the words, and all checked.
+pub(crate) fn with_words(
+    mut copies: StackCopies,
+    a: &ArchivedStackCopiesRoot,
+) -> Result<StackCopies, Invalid> {
     copies.words = words::decode(&a.words, &copies)?;
     copies.check()?;
     Ok(copies)

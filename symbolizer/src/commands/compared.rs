@@ -11,8 +11,8 @@ use rawstack_symbolizer::profile::{Filter, Profile, load};
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
 
-use super::{locator, select, symbolizer_with};
-use crate::args::shared::SymbolArgs;
+use super::finder::Finder;
+use super::select;
 
 /// What was read of both sides.
 pub(super) struct Compared {
@@ -35,23 +35,20 @@ pub(super) fn load(
     files: &[Vec<PathBuf>; 2],
     filter: &Filter,
     whole: bool,
-    symbols: &SymbolArgs,
-    quiet: bool,
+    finder: &Finder<'_>,
 ) -> Result<Compared> {
     let all = files.concat();
-    let (mut profile, mut counts) = read(&all, filter, None, symbols, quiet)?;
+    let (mut profile, mut counts) = read(&all, filter, None, finder)?;
     let sides = Sides::of(&profile.archives, files[0].len(), &filter.runs);
     if sides.is_single() && !whole {
-        (profile, counts) = read(&all, filter, Some(sides.spans()), symbols, quiet)?;
+        (profile, counts) = read(&all, filter, Some(sides.spans()), finder)?;
     }
-    let event = one_event(&profile, &counts, files[0].len(), quiet)?;
+    let event = one_event(&profile, &counts, files[0].len(), finder.quiet)?;
     let facts = profile.events.get(event as usize);
     let (event_name, unit) = facts
         .map(|facts| (facts.name.clone(), facts.unit.clone()))
         .unwrap_or_default();
-    let locator = locator(symbols, false, quiet)?;
-    let symbolizer = symbolizer_with(symbols, true)?;
-    let named = select::name_with(profile, symbols, &locator, &symbolizer, quiet)?;
+    let named = finder.name_by(&finder.symbolizer(true)?, profile, finder.quiet);
     let (event_name, unit) = (clean(&event_name).into_owned(), clean(&unit).into_owned());
     Ok(Compared {
         named,
@@ -67,12 +64,11 @@ fn read(
     files: &[PathBuf],
     filter: &Filter,
     spans: Option<Spans>,
-    symbols: &SymbolArgs,
-    quiet: bool,
+    finder: &Finder<'_>,
 ) -> Result<(Profile, RunCounts)> {
-    let mut shared = select::shared(false, symbols)?;
+    let mut shared = finder.shared(false);
     let mut counts = spans.map_or_else(RunCounts::new, RunCounts::in_blocks);
-    let bar = output::progress("reading", files.len(), quiet);
+    let bar = output::progress("reading", files.len(), finder.quiet);
     for path in files {
         load::read(&mut shared, path, filter, &mut |shared, sample, event| {
             counts.add(shared, sample, event, filter.no_kernel)

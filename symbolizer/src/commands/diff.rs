@@ -19,6 +19,7 @@ use rawstack_symbolizer::profile::Summary;
 use rawstack_symbolizer::report::NameFilter;
 
 use super::compared::{Compared, load};
+use super::finder::Finder;
 use super::select;
 use crate::args::diff::{
     CalibrateArgs, CompareArgs, CostPer, DiffArgs, DiffBy, DiffFormat, DiffVerb, ExplainArgs,
@@ -107,13 +108,8 @@ impl Asked {
         });
         let files = [base?, new?];
         let whole = noise.is_some();
-        let compared = load(
-            &files,
-            &filter,
-            whole,
-            &args.shown.symbols,
-            args.shown.output.quiet,
-        )?;
+        let finder = Finder::new(&args.shown.symbols, args.shown.output.quiet)?;
+        let compared = load(&files, &filter, whole, &finder)?;
         Ok(Self {
             settings,
             names,
@@ -235,7 +231,8 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
         select::archives(&args.files, args.output.output.as_deref())?,
         Vec::new(),
     ];
-    let compared = load(&files, &filter, true, &args.symbols, args.output.quiet)?;
+    let finder = Finder::new(&args.symbols, args.output.quiet)?;
+    let compared = load(&files, &filter, true, &finder)?;
     let columns = compared.sides.columns(&compared.counts);
     let (functions, notes) = functions(&compared, &NameFilter::default(), Apart::default())?;
     let archives: &[Summary] = &compared.named.archives;

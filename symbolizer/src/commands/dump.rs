@@ -12,6 +12,7 @@ use rawstack_symbolizer::profile::{Filter, load};
 use rawstack_symbolizer::report::NameFilter;
 
 use super::export::Samples;
+use super::finder::Finder;
 use super::select;
 use crate::args::archive::{DumpArgs, DumpFormat};
 
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &DumpArgs) -> Result<ExitCode> {
 fn json(args: &DumpArgs, filter: &Filter) -> Result<()> {
     let mut dump = JsonDump::new(filter.no_kernel);
     let mut out = output::open(args.output.output.as_deref())?;
-    let mut shared = select::shared(true, &args.symbols)?;
+    let mut shared = Finder::new(&args.symbols, args.output.quiet)?.shared(true);
     load::read(
         &mut shared,
         &args.file,
@@ -44,10 +45,9 @@ fn perf_script(args: &DumpArgs, filter: &Filter) -> Result<()> {
         files: slice::from_ref(&args.file),
         filter,
         names: &NameFilter::default(),
-        symbols: &args.symbols,
+        finder: Finder::new(&args.symbols, args.output.quiet)?,
         raw: false,
         min: 0.0,
-        quiet: args.output.quiet,
     };
     let mut out = output::open(args.output.output.as_deref())?;
     samples.export(&mut PerfScript, true, &mut *out)?;

@@ -24,9 +24,9 @@ use rawstack_symbolizer::report::NameFilter;
 use rawstack_symbolizer::symbolize::leave_raw;
 use rawstack_symbolizer::symbolized::SymbolizedProfile;
 
+use super::finder::{Finder, shared_with};
 use super::select;
 use crate::args::export::{ExportArgs, ExportFormat, ExportTable};
-use crate::args::shared::SymbolArgs;
 
 /// Write the file.
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
@@ -37,10 +37,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         files: &files,
         filter: &filter,
         names: &names,
-        symbols: &args.shown.symbols,
+        finder: Finder::new(&args.shown.symbols, args.shown.output.quiet)?,
         raw: args.raw,
         min: args.min.unwrap_or(0.0),
-        quiet: args.shown.output.quiet,
     };
     let target = args.shown.output.output.as_deref();
     let chosen = exporter(args.format);
@@ -191,12 +190,11 @@ pub(super) struct Samples<'a> {
     pub(super) files: &'a [PathBuf],
     pub(super) filter: &'a Filter,
     pub(super) names: &'a NameFilter,
-    pub(super) symbols: &'a SymbolArgs,
+    pub(super) finder: Finder<'a>,
     /// Look for no names.
     pub(super) raw: bool,
     /// Cut off branches below this share of the total, in per cent, where samples are added up.
     pub(super) min: f64,
-    pub(super) quiet: bool,
 }
 
 impl Samples<'_> {
@@ -204,14 +202,8 @@ impl Samples<'_> {
         if kind.one_by_one {
             return self.export(exporter, kind.addresses, out);
         }
-        let mut profile = select::load(
-            self.files,
-            self.filter,
-            kind.apart,
-            self.symbols,
-            self.quiet,
-        )?;
-        select::keep_one_event(&mut profile, self.filter, self.quiet);
+        let mut profile = select::load(self.files, self.filter, kind.apart, &self.finder)?;
+        select::keep_one_event(&mut profile, self.filter, self.finder.quiet);
         let named = self.name(profile)?;
         Ok(export_rows(&named, self.names, self.min, exporter, out)?)
     }
@@ -220,7 +212,7 @@ impl Samples<'_> {
         if self.raw {
             return Ok(leave_raw(profile));
         }
-        select::name(profile, self.symbols, self.quiet)
+        self.finder.name(profile)
     }
 
     /// Two passes: the first finds the distinct addresses to name, the second gives the samples one by one.
@@ -233,7 +225,7 @@ impl Samples<'_> {
         if self.files.iter().any(|file| file == Path::new("-")) {
             bail!("failed to read the archive twice from standard input: give it as a file");
         }
-        let mut first = select::shared(addresses, self.symbols)?;
+        let mut first = self.finder.shared(addresses);
         for file in self.files {
             load::read(&mut first, file, self.filter, &mut |_, _, _| Ok(()))?;
         }
@@ -247,7 +239,7 @@ impl Samples<'_> {
         };
         exporter.start(&source, out)?;
         let mut feed = Feed::new(source, self.names);
-        let mut again = select::shared_with(addresses, unwinding);
+        let mut again = shared_with(addresses, unwinding);
         for file in self.files {
             load::read(&mut again, file, self.filter, &mut |_, sample, event| {
                 let (kernel, kernel_cut) = sample.kernel_half(self.filter.no_kernel);

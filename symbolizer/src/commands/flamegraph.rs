@@ -12,6 +12,7 @@ use rawstack_symbolizer::profile::Filter;
 use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::NameFilter;
 
+use super::finder::Finder;
 use super::{select, timeline};
 use crate::args::export::FlamegraphArgs;
 
@@ -51,15 +52,10 @@ fn svg(
     filter: &Filter,
     names: &NameFilter,
 ) -> Result<Vec<u8>> {
-    let mut profile = select::load(
-        files,
-        filter,
-        Apart::Comms,
-        &args.shown.symbols,
-        args.shown.output.quiet,
-    )?;
-    select::keep_one_event(&mut profile, filter, args.shown.output.quiet);
-    let named = select::name(profile, &args.shown.symbols, args.shown.output.quiet)?;
+    let finder = Finder::new(&args.shown.symbols, args.shown.output.quiet)?;
+    let mut profile = select::load(files, filter, Apart::Comms, &finder)?;
+    select::keep_one_event(&mut profile, filter, finder.quiet);
+    let named = finder.name(profile)?;
     let options = FlamegraphOptions {
         title: title(args).to_owned(),
         min_percent: args.min,
@@ -75,9 +71,9 @@ fn page(
     filter: &Filter,
     names: &NameFilter,
 ) -> Result<Vec<u8>> {
-    let (profile, timeline) =
-        timeline::load(files, filter, &args.shown.symbols, args.shown.output.quiet)?;
-    let named = select::name(profile, &args.shown.symbols, args.shown.output.quiet)?;
+    let finder = Finder::new(&args.shown.symbols, args.shown.output.quiet)?;
+    let (profile, timeline) = timeline::load(files, filter, &finder)?;
+    let named = finder.name(profile)?;
     let mut picture = Vec::new();
     page::write(&named, &timeline, names, title(args), &mut picture)?;
     Ok(picture)

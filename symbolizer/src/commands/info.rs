@@ -4,7 +4,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use rawstack_symbolizer::debug_file::locate::Locator;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::Profile;
 use rawstack_symbolizer::profile::rows::Apart;
@@ -12,7 +11,8 @@ use rawstack_symbolizer::report::info::{self, JsonInfo};
 use rawstack_symbolizer::resolve::Symbolizer;
 use rawstack_symbolizer::symbolize::nameless_frames;
 
-use super::{locator, select, symbolizer};
+use super::finder::Finder;
+use super::select;
 use crate::args::archive::{InfoArgs, VerifyArgs};
 
 /// Exit code of an archive that is not whole.
@@ -22,16 +22,18 @@ const EXIT_DAMAGED: u8 = 1;
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let (mut alone, mut parts, mut bytes) = (None, Vec::new(), 0);
     let mut text = Vec::new();
-    let finder = Finder::new(args)?;
-    let symbols = (!args.raw).then_some(&args.symbols);
+    let finder = (!args.raw).then(|| Finder::new(&args.symbols, args.output.quiet));
+    let finder = finder.transpose()?;
+    let symbolizer = finder.as_ref().map(|finder| finder.symbolizer(false));
+    let symbolizer = symbolizer.transpose()?;
     select::each_part(
         &args.file,
         Apart::Stacks,
-        symbols,
+        finder.as_ref(),
         &mut |mut profile, is_merged| {
-            let nameless = finder
-                .as_ref()
-                .map(|finder| finder.nameless(&mut profile, args.output.quiet));
+            let naming = finder.as_ref().zip(symbolizer.as_ref());
+            let nameless =
+                naming.map(|(finder, symbolizer)| nameless(finder, symbolizer, &mut profile));
             let nameless = nameless.as_deref();
             if !args.json {
                 return Ok(info::write_text(&profile, nameless, &mut text)?);
@@ -57,32 +59,13 @@ pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where names are looked for.
-struct Finder {
-    locator: Locator,
-    symbolizer: Symbolizer,
-}
-
-impl Finder {
-    /// `None` where none are to be looked for.
-    fn new(args: &InfoArgs) -> Result<Option<Self>> {
-        if args.raw {
-            return Ok(None);
-        }
-        Ok(Some(Self {
-            locator: locator(&args.symbols, false, args.output.quiet)?,
-            symbolizer: symbolizer(&args.symbols)?,
-        }))
-    }
-
-    /// Frames of each module that have no name.
-    fn nameless(&self, profile: &mut Profile, quiet: bool) -> Vec<u64> {
-        let bar = output::progress("resolving", profile.tree.modules().len(), quiet);
-        let step = |resolved: bool| bar.inc(u64::from(resolved));
-        let counts = nameless_frames(profile, &self.locator, &self.symbolizer, &step);
-        bar.finish_and_clear();
-        counts
-    }
+/// Frames of each module that have no name.
+fn nameless(finder: &Finder<'_>, symbolizer: &Symbolizer, profile: &mut Profile) -> Vec<u64> {
+    let bar = output::progress("resolving", profile.tree.modules().len(), finder.quiet);
+    let step = |resolved: bool| bar.inc(u64::from(resolved));
+    let counts = nameless_frames(profile, finder.locator(), symbolizer, &step);
+    bar.finish_and_clear();
+    counts
 }
 
 /// Check the archive.

@@ -11,6 +11,7 @@ use rawstack_symbolizer::merge::{Inputs, Merged};
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::text::clean;
 
+use super::finder::Finder;
 use super::{made as archives, select};
 use crate::args::archive::{MadeArgs, MergeArgs, ScrubArgs};
 
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &MergeArgs) -> Result<ExitCode> {
 
 /// Copy an archive, without what it holds of memory: copies of stacks become the stacks that they are unwound to.
 pub(crate) fn scrub(args: &ScrubArgs) -> Result<ExitCode> {
-    let unwinding = select::unwinding(&args.symbols)?;
+    let unwinding = Finder::new(&args.symbols, args.made.quiet)?.unwinding();
     let files = slice::from_ref(&args.file);
     make("copying", files, &args.made, true, unwinding)
 }

@@ -5,26 +5,27 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use rawstack_format::record::{Module, ModuleKind};
-use rawstack_symbolizer::debug_file::locate::{Locator, ModuleFiles};
+use rawstack_symbolizer::debug_file::locate::ModuleFiles;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::pack::{self, PackedFile, Store};
 use rawstack_symbolizer::profile::Profile;
 use rawstack_symbolizer::text::clean;
 use rawstack_symbolizer::watch;
 
-use super::symbolizer;
+use super::finder::Finder;
 use crate::args::names::SymbolsArgs;
 
 /// Put the files of the modules of `profile` into the set that the options name.
 pub(super) fn run(
     args: &SymbolsArgs,
     profile: &Profile,
-    locator: &Locator,
+    finder: &Finder<'_>,
     target: &Path,
 ) -> Result<ExitCode> {
     let modules = profile.tree.modules_alone();
     let bar = output::progress("looking", modules.len(), args.output.quiet);
-    let files = symbolizer(&args.symbols)?.locate(locator, &modules, &|| bar.inc(1));
+    let symbolizer = finder.symbolizer(false)?;
+    let files = symbolizer.locate(finder.locator(), &modules, &|| bar.inc(1));
     bar.finish_and_clear();
     let mut missing = Vec::new();
     let mut packed = Vec::new();

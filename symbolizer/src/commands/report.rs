@@ -8,6 +8,7 @@ use rawstack_symbolizer::profile::rows::Apart;
 use rawstack_symbolizer::report::tree::{self, Direction};
 use rawstack_symbolizer::report::{GroupBy, render, table};
 
+use super::finder::Finder;
 use super::{select, source};
 use crate::args;
 use crate::args::report::{ReportArgs, TreeDirection};
@@ -18,17 +19,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let names = select::name_filter(&args.shown.names)?;
     let files = select::archives(&args.files, args.shown.output.output.as_deref())?;
     let by = group_by(args.by);
-    let mut profile = select::load(
-        &files,
-        &filter,
-        apart(by),
-        &args.shown.symbols,
-        args.shown.output.quiet,
-    )?;
+    let finder = Finder::new(&args.shown.symbols, args.shown.output.quiet)?;
+    let mut profile = select::load(&files, &filter, apart(by), &finder)?;
     if by != GroupBy::Event {
-        select::keep_one_event(&mut profile, &filter, args.shown.output.quiet);
+        select::keep_one_event(&mut profile, &filter, finder.quiet);
     }
-    let named = select::name(profile, &args.shown.symbols, args.shown.output.quiet)?;
+    let named = finder.name(profile)?;
     let columns = output::columns(args.shown.output.output.as_deref());
     let mut out = output::open(args.shown.output.output.as_deref())?;
     let out = &mut *out;

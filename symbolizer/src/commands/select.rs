@@ -2,26 +2,17 @@
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use rawstack_format::record::Module;
-use rawstack_symbolizer::copied::{Stacks, Unwinding};
-use rawstack_symbolizer::debug_file::locate::Locator;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::rows::{Adder, Apart, EventFacts};
-use rawstack_symbolizer::profile::{Filter, ModuleId, Profile, StackTree, load};
+use rawstack_symbolizer::profile::{Filter, Profile, load};
 use rawstack_symbolizer::report::NameFilter;
-use rawstack_symbolizer::report::symbols::missing_pieces;
-use rawstack_symbolizer::report::unwound;
-use rawstack_symbolizer::resolve::Symbolizer;
-use rawstack_symbolizer::symbolize::symbolize;
-use rawstack_symbolizer::symbolized::SymbolizedProfile;
 use rawstack_symbolizer::text::clean;
 use regex_lite::{Regex, RegexBuilder};
 
-use super::{locator, symbolizer};
-use crate::args::shared::{FilterArgs, NameFilterArgs, StackChoice, SymbolArgs};
+use super::finder::Finder;
+use crate::args::shared::{FilterArgs, NameFilterArgs};
 
 /// Memory that one regular expression may take, in bytes.
 const REGEX_SIZE: usize = 4 << 20;
@@ -185,45 +176,16 @@ pub(super) fn archives(named: &[PathBuf], output: Option<&Path>) -> Result<Vec<P
     Ok(files)
 }
 
-/// What archives are read into: with `addresses` the same code at two addresses is two frames. Copies of stacks are
-/// unwound as the options say.
-pub(super) fn shared(addresses: bool, symbols: &SymbolArgs) -> Result<load::Shared> {
-    Ok(shared_with(addresses, unwinding(symbols)?))
-}
-
-/// As [`shared`], with what unwinds already.
-pub(super) fn shared_with(addresses: bool, unwinding: Option<Unwinding>) -> load::Shared {
-    load::Shared {
-        tree: StackTree::new(addresses),
-        unwinding,
-        ..load::Shared::default()
-    }
-}
-
-/// What unwinds copies of stacks, where the options want that.
-pub(super) fn unwinding(symbols: &SymbolArgs) -> Result<Option<Unwinding>> {
-    let stacks = match symbols.stacks {
-        StackChoice::Auto => Stacks::Auto,
-        StackChoice::FramePointers => return Ok(None),
-        StackChoice::Copies => Stacks::Copies,
-    };
-    // What there is to say of servers is said when names are looked for.
-    let locator = locator(symbols, false, true)?;
-    let find = Arc::new(move |module: &Module| locator.locate(module));
-    Ok(Some(Unwinding::new(stacks, find)))
-}
-
 /// Read archives and add their samples up.
 pub(super) fn load(
     files: &[PathBuf],
     filter: &Filter,
     apart: Apart,
-    symbols: &SymbolArgs,
-    quiet: bool,
+    finder: &Finder<'_>,
 ) -> Result<Profile> {
-    let mut shared = shared(false, symbols)?;
+    let mut shared = finder.shared(false);
     let mut adder = Adder::new(apart);
-    let bar = output::progress("reading", files.len(), quiet);
+    let bar = output::progress("reading", files.len(), finder.quiet);
     for path in files {
         load::read(&mut shared, path, filter, &mut |shared, sample, event| {
             adder.add(shared, sample, event, filter.no_kernel);
@@ -236,21 +198,18 @@ pub(super) fn load(
     Ok(adder.finish(shared))
 }
 
-/// Read each part of the archive at `path` by itself: what is held is that of one part. Without `symbols` copies of stacks
-/// are not unwound.
+/// Read each part of the archive at `path` by itself: what is held is that of one part. Without a `finder` copies of
+/// stacks are not unwound.
 pub(super) fn each_part(
     path: &Path,
     apart: Apart,
-    symbols: Option<&SymbolArgs>,
+    finder: Option<&Finder<'_>>,
     each: &mut dyn FnMut(Profile, bool) -> Result<()>,
 ) -> Result<()> {
     let mut parts = load::Parts::open(path)?;
     loop {
         let mut adder = Adder::new(apart);
-        let mut shared = match symbols {
-            Some(symbols) => shared(false, symbols)?,
-            None => load::Shared::default(),
-        };
+        let mut shared = finder.map_or_else(load::Shared::default, |finder| finder.shared(false));
         let is_one = parts.read(
             &mut shared,
             &Filter::default(),
@@ -302,77 +261,6 @@ pub(super) fn keep_one_event(profile: &mut Profile, filter: &Filter, quiet: bool
             name(first),
             others.join(", ")
         );
-    }
-}
-
-/// Give a profile names; says on standard error what has none, and what an archive lost.
-pub(super) fn name(profile: Profile, args: &SymbolArgs, quiet: bool) -> Result<SymbolizedProfile> {
-    let locator = locator(args, false, quiet)?;
-    name_with(profile, args, &locator, &symbolizer(args)?, quiet)
-}
-
-/// As [`name`], with files from where `locator` looks, by `symbolizer`.
-pub(super) fn name_with(
-    profile: Profile,
-    args: &SymbolArgs,
-    locator: &Locator,
-    symbolizer: &Symbolizer,
-    quiet: bool,
-) -> Result<SymbolizedProfile> {
-    let bar = output::progress("resolving", profile.tree.modules().len(), quiet);
-    let step = |resolved: bool| bar.inc(u64::from(resolved));
-    let named = symbolize(profile, locator, symbolizer, !args.no_inlines, &step);
-    bar.finish_and_clear();
-    if !quiet {
-        for archive in &named.archives {
-            let problems = archive.problems();
-            if let Some(first) = problems.first() {
-                let more = problems.len() - 1;
-                let more = if more > 0 {
-                    format!(" (and {more} more)")
-                } else {
-                    String::new()
-                };
-                eprintln!(
-                    "rawstack: {} is not whole: {first}{more}; see `rawstack verify`",
-                    clean(&archive.path)
-                );
-            }
-        }
-        tell_ends(&named);
-        for module in &named.modules {
-            if let Some(damage) = module.damage {
-                eprintln!("rawstack: {}: {damage}; symbols stand in", module.path);
-            }
-            for line in missing_pieces(&module.missing) {
-                eprintln!("rawstack: {}: missing {line}", module.path);
-            }
-        }
-        for (_, module) in named.unresolved() {
-            let missing = module.nameless();
-            let Some((reason, _)) = module.unresolved.iter().max_by_key(|(_, count)| *count) else {
-                continue;
-            };
-            let (path, frames) = (&module.path, module.frames);
-            eprintln!(
-                "rawstack: {path}: {missing} of {frames} addresses have no name: {}",
-                reason.explanation()
-            );
-        }
-    }
-    Ok(named)
-}
-
-/// Say how many copied stacks were not unwound to their outermost frame.
-fn tell_ends(named: &SymbolizedProfile) {
-    let path = |id: ModuleId| {
-        let module = named.modules.get(id.0 as usize);
-        module.map_or_else(String::new, |module| module.path.clone())
-    };
-    for archive in &named.archives {
-        if let Some(line) = unwound::line(&archive.ends, &path) {
-            eprintln!("rawstack: {}: {line}", clean(&archive.path));
-        }
     }
 }
 

@@ -16,18 +16,20 @@ use rawstack_symbolizer::resolve::file_offset::{Svma, to_offset, to_svma};
 use rawstack_symbolizer::resolve::{Answered, KernelSymbolTable, Query, Symbolizer, Symbols};
 use rawstack_symbolizer::text::clean;
 
-use super::{locator, numbers, symbolizer};
+use super::finder::Finder;
+use super::numbers;
 use crate::args::names::{NumberFormat, SymbolizeArgs};
 
 /// Name the numbers.
 pub(crate) fn run(args: &SymbolizeArgs) -> Result<ExitCode> {
-    let (module, files) = find_module(args)?;
+    let finder = Finder::new(&args.symbols, args.output.quiet)?;
+    let (module, files) = find_module(args, finder.locator())?;
     let mut out = output::open(args.output.output.as_deref())?;
     let mut namer = Namer {
         args,
         module,
         files,
-        symbolizer: symbolizer(&args.symbols)?,
+        symbolizer: finder.symbolizer(false)?,
         told: Vec::new(),
     };
     let mut name = |numbers: &[u64]| {
@@ -46,10 +48,9 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<ExitCode> {
 }
 
 /// The module that the options name, and its files.
-fn find_module(args: &SymbolizeArgs) -> Result<(Module, ModuleFiles)> {
-    let locator = locator(&args.symbols, false, args.output.quiet)?;
+fn find_module(args: &SymbolizeArgs, locator: &Locator) -> Result<(Module, ModuleFiles)> {
     if let Some(path) = &args.file {
-        return given_file(path, &locator);
+        return given_file(path, locator);
     }
     let text = args.build_id.as_deref().unwrap_or_default();
     let build_id = BuildId::from_hex(text).with_context(|| {

@@ -6,19 +6,18 @@ use anyhow::Result;
 use rawstack_symbolizer::output;
 use rawstack_symbolizer::profile::{Filter, Profile, Timeline, load};
 
+use super::finder::Finder;
 use super::select;
-use crate::args::shared::SymbolArgs;
 
 /// Read archives; of several events one is kept, as everywhere.
 pub(super) fn load(
     files: &[PathBuf],
     filter: &Filter,
-    symbols: &SymbolArgs,
-    quiet: bool,
+    finder: &Finder<'_>,
 ) -> Result<(Profile, Timeline)> {
-    let mut shared = select::shared(false, symbols)?;
+    let mut shared = finder.shared(false);
     let mut timeline = Timeline::default();
-    let bar = output::progress("reading", files.len(), quiet);
+    let bar = output::progress("reading", files.len(), finder.quiet);
     for path in files {
         load::read(&mut shared, path, filter, &mut |shared, sample, event| {
             timeline.add(shared, sample, event, filter.no_kernel);
@@ -29,6 +28,6 @@ pub(super) fn load(
     bar.finish_and_clear();
     select::check_events(filter, &shared.events)?;
     let mut profile = timeline.finish(shared);
-    select::keep_one_event(&mut profile, filter, quiet);
+    select::keep_one_event(&mut profile, filter, finder.quiet);
     Ok((profile, timeline))
 }

@@ -11,6 +11,7 @@ use rawstack_symbolizer::text::clean;
 use rawstack_symbolizer::tui::{self, Look};
 use rawstack_symbolizer::watch::no_way_back;
 
+use super::finder::Finder;
 use super::{select, timeline};
 use crate::args::report::TuiArgs;
 
@@ -29,8 +30,9 @@ pub(crate) fn run(args: &TuiArgs) -> Result<ExitCode> {
     let files = select::archives(&args.files, None)?;
     let filter = select::filter(&args.filter)?;
     let names = select::name_filter(&args.names)?;
-    let (profile, timeline) = timeline::load(&files, &filter, &args.symbols, args.quiet)?;
-    let named = select::name(profile, &args.symbols, args.quiet)?;
+    let finder = Finder::new(&args.symbols, args.quiet)?;
+    let (profile, timeline) = timeline::load(&files, &filter, &finder)?;
+    let named = finder.name(profile)?;
     let data = Explored::of(&named, &timeline, &names);
     if data.is_empty() {
         return Err(Error::NothingToDraw.into());

@@ -1,6 +1,6 @@
 //! A copy as the memory that is unwound. Knows no registers.
 
-use rawstack_format::copies::StackCopy;
+use rawstack_format::copies::{Span, StackCopy};
 
 use crate::unwind::Memory;
 
@@ -40,11 +40,16 @@ impl Memory for CopyMemory<'_> {
     }
 
     fn part(&self, address: u64) -> Option<usize> {
-        let within = address.checked_sub(self.copy.start.0)?;
-        (within <= self.copy.asked).then_some(0)
+        let holds = |span: &Span| {
+            let within = address.checked_sub(span.start.0);
+            within.is_some_and(|within| within <= span.asked)
+        };
+        let end = self.copy.spans().find(holds)?.end;
+        self.copy.spans().position(|span| span.end == end)
     }
 
-    fn end(&self) -> u64 {
-        self.copy.end.0
+    fn is_stack(&self, address: u64) -> bool {
+        let holds = |span: Span| (span.start.0..span.end.0).contains(&address);
+        self.copy.spans().any(holds)
     }
 }

@@ -519,7 +519,7 @@ mod tests {
         assert_eq!((there.len(), missing), (1, vec![FileOffset(0)]));
         assert!(taken.functions.is_empty());
         let (one, first, _) = stored.take(&[FileOffset(0x20)]).unwrap();
-        let (two, second, _) = stored.take(&[FileOffset(0x10)]).unwrap();
+        let (two, second, _) = stored.take(&[FileOffset(0x10), FileOffset(0x30)]).unwrap();
         let (both, joined) = join((one, first), (&two, &second));
         assert_eq!(told(&both, &joined), told(&offsets, &found));
     }

@@ -12,11 +12,11 @@ pub trait Memory {
     /// uretprobe may have replaced it. Nothing where one has, and by what is not known.
     fn return_address(&self, found: u64, cfa: u64) -> Option<u64>;
 
-    /// Which of the copied stacks holds `address`, its end included.
+    /// Which of the copied stacks holds `address`, its end included. What was copied of one stack is one part.
     fn part(&self, address: u64) -> Option<usize>;
 
-    /// Address behind the stack of the stack pointer, copied to there or not.
-    fn end(&self) -> u64;
+    /// Whether `address`, which is not below a known stack pointer, lies on one of the stacks, copied there or not.
+    fn is_stack(&self, address: u64) -> bool;
 }
 
 /// Copied memory of one thread at one moment, little-endian.
@@ -66,8 +66,8 @@ impl Memory for StackMemory<'_> {
         })
     }
 
-    fn end(&self) -> u64 {
-        self.end
+    fn is_stack(&self, address: u64) -> bool {
+        address < self.end
     }
 }
 

@@ -129,7 +129,7 @@ fn by_frame_pointer(registers: &Registers, memory: &dyn Memory) -> Result<Steppe
     let behind = frame.checked_add(16).ok_or(nowhere)?;
     let (Some(outer), Some(found)) = (memory.word(frame), memory.word(frame.wrapping_add(8)))
     else {
-        let was_stack = frame < memory.end();
+        let was_stack = memory.is_stack(frame);
         return Err(if was_stack { End::CopyEnds } else { nowhere });
     };
     let return_address = memory.return_address(found, behind).ok_or(UNKNOWN)?;

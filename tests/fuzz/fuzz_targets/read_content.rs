@@ -29,7 +29,7 @@ fn build_again(copies: &StackCopies) {
     let mut reader = copies.reader();
     let mut total = 0;
     while let Some(copy) = reader.next() {
-        total += copy.asked;
+        total += copy.spans().map(|span| span.asked).sum::<u64>();
         if total > 16 << 20 {
             return; // It would take too long.
         }
@@ -44,6 +44,7 @@ fn build_again(copies: &StackCopies) {
             start: copy.start,
             end: copy.end,
             asked: copy.asked,
+            further: copy.further,
             bytes: &bytes,
             missing: copy.missing,
             program_since_ns: copy.program_since_ns,
