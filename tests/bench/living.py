@@ -1,12 +1,14 @@
 """The rows about a recorder that is left running: what it costs at a low rate, and what becomes of it under churn."""
 
 import ctypes
+import json
 import os
 import re
 import subprocess
 import time
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from measure import Background, Failed, Family, median, run
@@ -123,32 +125,100 @@ def _counting() -> Iterator[None]:
         STATS.write_text(before)
 
 
-def kernel_cost(_repeats: int) -> list[Row]:
-    """What one tick takes in the kernel, by its own statistics of BPF programs, beside what it takes in user space."""
-    ours = Rawstack()
-    out, seconds, frequency = _out("kernel"), 6, 5000
+# How often the recorder that is measured and the one that watches it look: never in step for long.
+KERNEL_HZ, WATCH_HZ = 5000, 1999
+KERNEL_SECONDS = 8
+# As the kernel names it among its symbols: what takes a user half on the return to user space.
+CALLBACK = '_on_return"'
+
+
+def _programs_of(process: subprocess.Popen) -> set[int]:
+    """IDs of the BPF programs that a process has loaded, once it has recorded for a moment."""
+    found: set[int] = set()
+    until = time.monotonic() + 30
+    while not found and process.poll() is None and time.monotonic() < until:
+        time.sleep(1)
+        for descriptor in Path(f"/proc/{process.pid}/fdinfo").glob("*"):
+            try:
+                found.update(map(int, re.findall(r"^prog_id:\s*(\d+)", descriptor.read_text(), re.MULTILINE)))
+            except OSError:
+                continue
+    return found
+
+
+@dataclass
+class _InKernel:
+    """What a recording took in the kernel."""
+
+    programs: dict[str, tuple[int, int]]  # runs and nanoseconds, by the kernel's own statistics
+    callbacks: int
+    callback_us: float | None  # of one; None where there were too few to tell
+    user_us: float  # of a sample, in user space, start included
+
+
+def _samples(ours: Rawstack, out: Path) -> list[dict]:
+    return [json.loads(line) for line in run([str(ours.resolve), "dump", "--stacks", "frame-pointers", str(out)]).stdout.splitlines()]
+
+
+def _callback_us(ours: Rawstack, out: Path, watched: Path) -> tuple[int, float | None]:
+    """Callbacks while they were watched, and how long one took: the kernel's statistics leave them out, so a second
+    recorder says in which part of all samples it met one."""
+    seen = _samples(ours, watched)
+    times = [sample["time_ns"] for sample in seen]
+    met = sum(CALLBACK in json.dumps(sample["frames"]) for sample in seen)
+    # A tick in the kernel leaves the user half to the return; one in user code takes it at once.
+    in_kernel = (
+        sample for sample in _samples(ours, out)
+        if min(times) <= sample["time_ns"] <= max(times) and sample["frames"] and sample["frames"][0]["kind"] == "kernel"
+    )
+    callbacks = sum(any(frame["kind"] == "user" for frame in sample["frames"]) for sample in in_kernel)
+    return callbacks, met / WATCH_HZ / callbacks * 1e6 if callbacks > 1000 else None
+
+
+def _in_kernel(load: list[str], *options: str) -> _InKernel:
+    """Of a recording of the whole machine, `load` on each CPU: so each tick is a sample."""
+    ours, watcher = Rawstack("rawstack", *options), Rawstack("watcher", "--user-stacks", "off")
+    out, watched = _out("kernel"), _out("watched")
     programs = _Programs()
-    # Of the whole machine, all busy: so each tick is a sample.
-    with Background([THREADS, str(os.cpu_count()), "100000"]), _counting():
-        before = programs.read()
-        recorder = subprocess.Popen(ours.record_command(out, frequency, ["-a"], seconds))
+    with ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1):
+            stack.enter_context(Background(load))
+        stack.enter_context(_counting())
+        recorder = subprocess.Popen(ours.record_command(out, KERNEL_HZ, ["-a"], KERNEL_SECONDS))
+        mine = _programs_of(recorder)
+        run(watcher.record_command(watched, WATCH_HZ, ["-a"], KERNEL_SECONDS / 2))
         # Shortly before it ends: its programs go with it.
-        time.sleep(seconds - 1)
-        during = {number: read for number, read in programs.read().items() if number not in before}
+        ran = {name: (runs, ns) for number, (name, runs, ns) in programs.read().items() if number in mine and runs}
         _, status, usage = os.wait4(recorder.pid, 0)
         if status:
             raise Failed(f"rawstack-record: status {status}")
-    ran = {name: (runs, time_ns) for name, runs, time_ns in during.values() if runs}
-    ticks = {name: time_ns / runs / 1e3 for name, (runs, time_ns) in ran.items() if "tick" in name or "event" in name}
-    if not ticks:
-        raise Failed(f"no program of ours ran: {during}")
+    if not ran:
+        raise Failed("no program of ours ran")
     user = (usage.ru_utime + usage.ru_stime) / ours.samples(out) * 1e6
-    details: dict[str, object] = {name: f"{runs} runs, {ns / runs:.0f} ns each" for name, (runs, ns) in ran.items()}
-    details["in user space, start included"] = f"{user:.2f} us a sample"
-    value = max(ticks.values())
-    return [Row("kernel time of one tick", "us", value, {}, "told", None, details,
-                [f"kernel.bpf_stats_enabled, {frequency} Hz on each CPU, all busy; includes the statistics' own",
-                 "the kernel does not count the callback on return; the row on the slow-down has both"])]
+    return _InKernel(ran, *_callback_us(ours, out, watched), user)
+
+
+def kernel_cost(_repeats: int) -> list[Row]:
+    """What one tick and one callback take in the kernel, beside what a sample takes in user space."""
+    in_user_code = [THREADS, "1", "100000"]
+    in_calls = [str(WORKLOADS / "read_heavy"), str(_out("read")), "100000"]
+    rows = []
+    for name, options in {"": (), ", with copies": ("--unwind", "stack-copy", "--copy-words", "addresses")}.items():
+        user, calls = _in_kernel(in_user_code, *options), _in_kernel(in_calls, *options)
+        details: dict[str, object] = {}
+        for where, cost in (("user code", user), ("system calls", calls)):
+            details |= {f"{program}, {where}": f"{runs} runs, {ns / runs:.0f} ns each" for program, (runs, ns) in cost.programs.items()}
+            details[f"in user space, {where}"] = f"{cost.user_us:.2f} us a sample, start included"
+        ticks = [ns / runs / 1e3 for program, (runs, ns) in user.programs.items() if "tick" in program or "event" in program]
+        if not ticks:
+            raise Failed(f"no tick ran: {user.programs}")
+        rows.append(Row(f"kernel time of one tick{name}", "us", max(ticks), {}, "told", None, details,
+                        [f"kernel.bpf_stats_enabled, {KERNEL_HZ} Hz on each CPU, all busy in user code; includes the statistics' own"]))
+        if calls.callback_us is not None:
+            rows.append(Row(f"kernel time of one callback{name}", "us", calls.callback_us, {}, "told", None,
+                            {"callbacks": calls.callbacks},
+                            ["the same, all busy in system calls; of the samples of a second recorder, how many are in the callback"]))
+    return rows
 
 
 def churn(_repeats: int) -> list[Row]:

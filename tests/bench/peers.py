@@ -5,7 +5,9 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,6 +148,50 @@ class Samply:
             self.paranoid.write_text(before)
 
     def samples(self, out: Path) -> int:
+        return sum(thread["samples"]["length"] for thread in self._profile(out)["threads"])
+
+    @staticmethod
+    def _profile(out: Path) -> dict:
         with gzip.open(out) as file:
-            profile = json.load(file)
-        return sum(thread["samples"]["length"] for thread in profile["threads"])
+            return json.load(file)
+
+    def outermost(self, out: Path) -> Counter[tuple[str, int]]:
+        """The outermost frame of each sample with a stack: path of its file, and address as the file's own tables say it."""
+        profile = self._profile(out)
+        paths = [library["path"] for library in profile["libs"]]
+        bases: dict[str, int] = {}
+        found: Counter[tuple[str, int]] = Counter()
+        for thread in profile["threads"]:
+            prefixes, frames = thread["stackTable"]["prefix"], thread["stackTable"]["frame"]
+            addresses, functions = thread["frameTable"]["address"], thread["frameTable"]["func"]
+            resources, libraries = thread["funcTable"]["resource"], thread["resourceTable"]["lib"]
+            # A stack stands behind its prefix.
+            roots: list[int] = []
+            for stack, prefix in enumerate(prefixes):
+                roots.append(stack if prefix is None else roots[prefix])
+            for stack in thread["samples"]["stack"]:
+                if stack is None:
+                    continue
+                frame = frames[roots[stack]]
+                resource = resources[functions[frame]]
+                library = libraries[resource] if resource >= 0 else None
+                path = "" if library is None else paths[library]
+                found[path, bases.setdefault(path, first_address(path)) + addresses[frame]] += 1
+        return found
+
+
+def first_address(path: str) -> int:
+    """The lowest address of an ELF file of 64 bits; 0 where it is none."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+            if head[:5] != b"\x7fELF\x02":
+                return 0
+            table, = struct.unpack_from("<Q", head, 32)
+            size, count = struct.unpack_from("<HH", head, 54)
+            file.seek(table)
+            rows = file.read(size * count)
+    except OSError:
+        return 0
+    segments = (struct.unpack_from("<IIQQ", rows, at) for at in range(0, len(rows), size))
+    return min((address & -4096 for kind, _, _, address in segments if kind == 1), default=0)
