@@ -16,8 +16,20 @@ struct Session<'w> {
 impl<'w> Session<'w> {
     fn load(home: &'w Path, file: &Path) -> Self {
         let session = Self { home };
-        output(session.command(&["load"]).arg(file));
-        session
+        // It gives its own daemon half a second to start, which is not enough where much else runs.
+        for _ in 0..20 {
+            let tried = session.command(&["load"]).arg(file).output().unwrap();
+            if tried.status.success() {
+                return session;
+            }
+            let told = String::from_utf8_lossy(&tried.stderr);
+            let slow = told.split("may still be running as pid ").nth(1);
+            let Some(pid) = slow.and_then(|rest| rest.split('.').next()) else {
+                panic!("profiler-cli load: {told}");
+            };
+            let _ = Command::new("kill").args(["-KILL", pid]).output();
+        }
+        panic!("profiler-cli load: never ready");
     }
 
     fn command(&self, args: &[&str]) -> Command {
