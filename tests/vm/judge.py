@@ -90,6 +90,19 @@ def share_known(path: Path, rawstack: Rawstack, probed: bool = False) -> float:
     return share
 
 
+def copied(kernel: Kernel, outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that stacks are copied, and that what is unwound from the copies reaches the outermost frame."""
+    if kernel.series < (5, 17):
+        said = outcome.said.get("copied")
+        check(said is not None and said.code == 2 and "5.17" in " ".join(said.lines), f"copied: {said}")
+        return ""
+    path, _ = recording(outcome, "copied", mode, folder, rawstack)
+    ends = json.loads(rawstack("info", "--json", "--symbol-dir", rawstack.symbols, path))["unwound"]
+    share = ends.get("outermost", 0) / max(sum(ends.values()), 1)
+    check(share >= SHARE, f"copied: {ends}")
+    return f"{share:.1%} of {sum(ends.values())} copies to the outermost frame"
+
+
 def weights(path: Path, rawstack: Rawstack) -> Counter:
     """Sum of the weights of each event."""
     sums: Counter = Counter()
@@ -260,6 +273,7 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
     for look in (known_counts, in_cgroup, lived):
         attempt(tell, look)
     attempt(tell, churned, kernel)
+    attempt(tell, copied, kernel)
     refusals = dict(REFUSALS)
     if kernel.series < (5, 15):
         refusals["two-probes"] = ["uprobe:/bin/work:0x", "5.15"]
