@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use killer_elf::{Elf, TEXT};
 use libfuzzer_sys::fuzz_target;
-use rawstack_format::copies::{CopiesBuilder, CopyLoss, NewCopy, Registers, StackCopies, X86_64};
+use rawstack_format::copies::{CopiesBuilder, CopyLoss, NewCopy, Registers, Span, StackCopies, X86_64};
 use rawstack_format::id::{Addr, FileOffset, FrameIndex, ModuleIndex, StackId, StackIndex};
 use rawstack_format::record::{
     Batch, Completion, End, Frame, FrameKind, Mapping, Module, Record, Sample, Segment, StackNode, State,
@@ -27,6 +27,7 @@ use rawstack_symbolizer::merge::Inputs;
 use rawstack_symbolizer::profile::{Filter, StackTree, load};
 
 const STACK: u64 = 0x7fff_0000_0000;
+const FAR: u64 = STACK + 0x10_0000;
 const CODE: u64 = 0x1000;
 /// Bytes of a stack.
 const MOST: usize = 512;
@@ -59,13 +60,19 @@ fn copies(input: &mut Input<'_>, first: u64, count: u64) -> StackCopies {
         registers.set(6, STACK + u64::from(frame) * 8);
         let bytes = if loss { &[] } else { input.bytes(MOST) };
         let bytes = &bytes[..bytes.len() & !7];
-        let span = bytes.len() as u64;
+        // With a hole, or with another stack.
+        let first = if frame & 2 == 0 { bytes.len() } else { bytes.len() / 16 * 8 };
+        let asked = (bytes.len() - first) as u64;
+        let far = Span { start: Addr(FAR), end: Addr(FAR + asked), asked };
+        let further = if asked > 0 { &[far][..] } else { &[] };
         // What is not copied has no span.
         let more = if loss { 0 } else { u64::from(code & 8) };
+        let own = STACK + first as u64 + more;
+        let end = if asked > 0 && frame & 4 != 0 { FAR + asked } else { own };
         let copy = NewCopy {
             owner: StackId(owner), pid: 7, tid: 7 + u32::from(frame & 1), machine: X86_64, registers,
             loss: if loss { CopyLoss::BufferFull } else { CopyLoss::None },
-            start: Addr(STACK), end: Addr(STACK + span + more), asked: span, bytes,
+            start: Addr(STACK), end: Addr(end), asked: first as u64, further, bytes,
             program_since_ns: u64::from(code & 1) * 3, ..NewCopy::default()
         };
         assert!(builder.push(&copy).expect("the copy is sound"), "a chunk holds so few");
