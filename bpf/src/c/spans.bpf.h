@@ -74,10 +74,11 @@ static __always_inline __u64 stack_end(struct task_struct *task, __u64 sp, __u64
 	return end > sp && end < high ? end & ~7ULL : high;
 }
 
-/* Whether `sp` is on the stack for signal handlers, as on_sig_stack() in include/linux/sched/signal.h. */
+/* Whether `sp` is on the stack for signal handlers: on_sig_stack() in include/linux/sched/signal.h, but for its end. */
 static __always_inline bool on_signal_stack(struct task_struct *task, __u64 sp)
 {
-	return sp > task->sas_ss_sp && sp - task->sas_ss_sp <= task->sas_ss_size;
+	/* A program may give any size: what goes around the end of the address space is none. */
+	return sp > task->sas_ss_sp && sp < task->sas_ss_sp + task->sas_ss_size;
 }
 
 /*
