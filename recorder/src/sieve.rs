@@ -76,9 +76,8 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// The bytes of all `parts`, one behind the other, with zeros in the place of all that is neither an
-    /// address of code nor one of a stack further out. As long as not
-    /// all code of the program is known, any address may be one of code.
+    /// The bytes of all `parts`, one behind the other, with zeros in the place of all that is neither an address of code nor
+    /// one of a stack further out. As long as not all code of the program is known, any address may be one of code.
     pub(crate) fn sift(&mut self, program: Option<&Program>, parts: &[Part<'_>]) -> &[u8] {
         self.enter(program);
         let mut sifted = mem::take(&mut self.bytes);
