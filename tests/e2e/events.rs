@@ -272,6 +272,7 @@ fn of<'a>(stacks: &'a [(String, Vec<String>)], event: &str) -> impl Iterator<Ite
 fn assert_callers(stacks: &[(String, Vec<String>)], mode: &str) {
     const OWN: [&str; 6] = ["slow", "probed", "recurse", "slow_caller", "caller", "main"];
     let mut checked = BTreeMap::<(&str, &str), usize>::new();
+    let mut missed = Vec::new();
     for (event, names) in stacks {
         // Behind what the kernel was at.
         let leaf = names.iter().position(|name| OWN.contains(&name.as_str()));
@@ -283,19 +284,22 @@ fn assert_callers(stacks: &[(String, Vec<String>)], mode: &str) {
                 "slow_caller" | "caller" => &["main"],
                 _ => continue,
             };
-            // Interrupted on its first instructions, or anywhere in a leaf without a frame: its caller is missed. The
-            // functions that run once are as good as never there.
+            // Interrupted on its first instructions, or anywhere in a leaf without a frame: its caller is missed.
             let is_often_called = matches!(pair[0].as_str(), "probed" | "recurse" | "caller");
-            if Some(at) == leaf && is_often_called && !event.starts_with("u") {
+            let may_miss = Some(at) == leaf && !event.starts_with("u");
+            if may_miss && is_often_called {
                 continue;
             }
-            assert!(
-                callers.contains(&pair[1].as_str()),
-                "{event} {mode}: {names:?}"
-            );
+            if !callers.contains(&pair[1].as_str()) {
+                assert!(may_miss, "{event} {mode}: {names:?}");
+                missed.push(names);
+                continue;
+            }
             *checked.entry((event, pair[0].as_str())).or_default() += 1;
         }
     }
+    // Each of the others is entered once.
+    assert!(missed.len() <= 2, "{mode}: {missed:?}");
     // slow() is mostly in probed(), which has no frame: what the stack shows next is where slow() returns to.
     for wanted in [("cpu-clock", "slow_caller"), ("context-switches", "slow")] {
         assert!(
