@@ -141,10 +141,12 @@ def run(
     deadline: float = 300,
     codes: tuple[int, ...] = (0,),
     is_family_waited_for: bool = False,
+    environment: dict[str, str] | None = None,
 ) -> Usage:
     """Run `command` to its end. Its standard output is kept, or goes to the file `stdout`.
 
-    `is_family_waited_for`: it does its work in a child that it waits for, whose time is in its own then.
+    `is_family_waited_for`: it does its work in a child that it waits for, whose time is in its own then. `environment`: what
+    it has beside this program's.
     """
     with (
         open(stdin or os.devnull, "rb") as source,
@@ -152,7 +154,8 @@ def run(
         tempfile.TemporaryFile() as errors,
     ):
         start = time.clock_gettime(time.CLOCK_MONOTONIC)
-        child = subprocess.Popen(command, stdin=source, stdout=target, stderr=errors)
+        child = subprocess.Popen(command, stdin=source, stdout=target, stderr=errors,
+                                 env={**os.environ, **(environment or {})})
         watcher = _Watcher(child, start + deadline, is_family_waited_for)
         watcher.start()
         _, status, usage = os.wait4(child.pid, 0)

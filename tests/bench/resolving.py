@@ -45,6 +45,7 @@ class Command:
 
     words: list[str]
     piped: bool = True  # the addresses come on standard input
+    environment: dict[str, str] | None = None  # beside this program's
 
 
 def _ours(binary: Path, *options: str) -> Command:
@@ -80,7 +81,8 @@ def _measure(commands: dict[str, Command], addresses: list[int], repeats: int, d
             try:
                 out = FOLDER / "answers.txt"
                 stdin = listed if command.piped else None
-                usage = run(command.words, stdin=stdin, stdout=out, deadline=900, is_family_waited_for=True)
+                usage = run(command.words, stdin=stdin, stdout=out, deadline=900, is_family_waited_for=True,
+                            environment=command.environment)
             except Failed as failure:
                 details[f"{name} failed"] = str(failure).splitlines()[-1]
                 continue
@@ -147,8 +149,9 @@ def some(repeats: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as cache:
         commands = _commands(binary, addresses, gnu=False)
         known = _ours(binary)
-        known.words = ["env", f"XDG_CACHE_HOME={cache}", *known.words]
-        run(known.words, stdin=_listed(addresses))
+        # Not by env(1): to start that takes a tenth of the time.
+        known.environment = {"XDG_CACHE_HOME": cache}
+        run(known.words, stdin=_listed(addresses), environment=known.environment)
         commands["rawstack, known"] = known
         usages = _measure(commands, addresses, repeats, details)
     value, again, base = _wall(usages, RAWSTACK), _wall(usages, "rawstack, known"), _wall(usages, ADDR2LINE)
