@@ -33,10 +33,10 @@ pub(super) struct Finder<'a> {
 impl<'a> Finder<'a> {
     /// A finder that asks servers where the options want it.
     pub(super) fn new(args: &'a SymbolArgs, quiet: bool) -> Result<Self> {
-        Self::asking(args, args.debuginfod, quiet)
+        Self::asking(args, false, quiet)
     }
 
-    /// A finder that asks servers in any case, with `asks`.
+    /// As [`new`](Self::new), and with `asks` one that asks servers in any case.
     pub(super) fn asking(args: &'a SymbolArgs, asks: bool, quiet: bool) -> Result<Self> {
         let locator = locator(args, asks || args.debuginfod, quiet)?;
         Ok(Self {

@@ -22,18 +22,19 @@ const EXIT_DAMAGED: u8 = 1;
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let (mut alone, mut parts, mut bytes) = (None, Vec::new(), 0);
     let mut text = Vec::new();
-    let finder = (!args.raw).then(|| Finder::new(&args.symbols, args.output.quiet));
-    let finder = finder.transpose()?;
-    let symbolizer = finder.as_ref().map(|finder| finder.symbolizer(false));
-    let symbolizer = symbolizer.transpose()?;
+    let mut naming = None;
+    if !args.raw {
+        let finder = Finder::new(&args.symbols, args.output.quiet)?;
+        naming = Some((finder.symbolizer(false)?, finder));
+    }
     select::each_part(
         &args.file,
         Apart::Stacks,
-        finder.as_ref(),
+        naming.as_ref().map(|(_, finder)| finder),
         &mut |mut profile, is_merged| {
-            let naming = finder.as_ref().zip(symbolizer.as_ref());
-            let nameless =
-                naming.map(|(finder, symbolizer)| nameless(finder, symbolizer, &mut profile));
+            let nameless = naming
+                .as_ref()
+                .map(|(symbolizer, finder)| nameless(finder, symbolizer, &mut profile));
             let nameless = nameless.as_deref();
             if !args.json {
                 return Ok(info::write_text(&profile, nameless, &mut text)?);
