@@ -12,6 +12,8 @@ SAMPLES = (1_000_000, 5_000_000)
 STACKS = 50_000
 # A peer that takes longer is told as absent.
 PEER_SECONDS = 300
+# Where symbols are known from before.
+CACHE = {"XDG_CACHE_HOME": str(FOLDER / "diff-cache")}
 
 
 def archives(samples: int) -> list[Path]:
@@ -28,8 +30,8 @@ def archives(samples: int) -> list[Path]:
 def repeated(command: list[str], repeats: int) -> list[Usage]:
     """Once for symbols to be known and files to be in memory, then as often as asked."""
     out = FOLDER / "diff.txt"
-    run(command, stdout=out)
-    return [run(command, stdout=out, is_family_waited_for=True) for _ in range(repeats)]
+    run(command, stdout=out, environment=CACHE)
+    return [run(command, stdout=out, is_family_waited_for=True, environment=CACHE) for _ in range(repeats)]
 
 
 def told(usages: list[Usage]) -> tuple[float, float]:
@@ -43,7 +45,7 @@ def pprof(pair: list[Path], export: list[str]) -> Usage | None:
         return None
     profiles = [archive.with_suffix(".pb.gz") for archive in pair]
     for archive, profile in zip(pair, profiles):
-        run([*export, str(archive), "-o", str(profile)])
+        run([*export, str(archive), "-o", str(profile)], environment=CACHE)
     # The program itself, not what starts it: its memory counts.
     program = run([str(go), "tool", "-n", "pprof"]).stdout.strip()
     command = [program, "-symbolize=none", "-top", f"-diff_base={profiles[0]}", str(profiles[1])]
@@ -57,7 +59,7 @@ def pprof(pair: list[Path], export: list[str]) -> Usage | None:
 def diff(repeats: int) -> list[Row]:
     """Time and memory of a verdict, and of pprof's table of differences of the same samples."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    rawstack = ["env", f"XDG_CACHE_HOME={FOLDER / 'diff-cache'}", str(Rawstack.resolve)]
+    rawstack = [str(Rawstack.resolve)]
     rows = []
     for samples in SAMPLES:
         pair = archives(samples)
