@@ -211,24 +211,35 @@ static __noinline int fetch_missing(struct slot *slot)
 /* Each part of a copy may miss pages, and is found to only when those ahead of it are there. */
 #define TRIES (3 + COPY_SPANS)
 
-/* Runs as the task, on its way back to user space. Page faults are allowed, but not while preemption is off. */
+struct attempt {
+	struct slot *slot;
+	__u32 tid;
+};
+
+/* One attempt to take what a thread owes: 1 when no other is needed. */
+static long try_return(__u32 i, void *data)
+{
+	struct attempt *attempt = data;
+	int missing;
+
+	bpf_preempt_disable();
+	missing = take_user(attempt->tid, i < TRIES - 1, false);
+	bpf_preempt_enable();
+	if (missing)
+		fetch_missing(attempt->slot);
+	return !missing;
+}
+
+/*
+ * Runs as the task, on its way back to user space. Page faults are allowed, but not while preemption is off. A page brought
+ * in may be gone again before it is read: it is tried anew, but not for ever.
+ */
 static int on_return(struct bpf_map *map, void *key, void *value)
 {
-	struct slot *slot = value;
-	__u32 tid = *(__u32 *)key;
-	int missing, try;
+	struct attempt attempt = { .slot = value, .tid = *(__u32 *)key };
 
-	if (slot->done || !slot->owner)
-		return 0;
-	/* A page brought in may be gone again before it is read: try anew, but not for ever. */
-	for (try = 0; try < TRIES; try++) {
-		bpf_preempt_disable();
-		missing = take_user(tid, try < TRIES - 1, false);
-		bpf_preempt_enable();
-		if (!missing)
-			break;
-		fetch_missing(slot);
-	}
+	if (!attempt.slot->done && attempt.slot->owner)
+		bpf_loop(TRIES, try_return, &attempt, 0);
 	return 0;
 }
 
