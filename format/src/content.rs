@@ -5,7 +5,7 @@ use rkyv::util::AlignedVec;
 use crate::chunk::Kind;
 use crate::error::Invalid;
 use crate::record::Record;
-use crate::{v1, v2, v3, v4};
+use crate::v1;
 
 /// The kind of chunk that holds `record`.
 pub(crate) fn kind(record: &Record) -> Kind {
@@ -23,43 +23,23 @@ pub(crate) fn kind(record: &Record) -> Kind {
     }
 }
 
-/// The version in which `kind` is written.
-pub(crate) fn version(kind: Kind) -> u8 {
-    match kind {
-        Kind::STACK_COPIES => v4::VERSION,
-        _ => v1::VERSION,
-    }
-}
+/// The version in which every kind is written.
+pub(crate) const VERSION: u8 = v1::VERSION;
 
 /// Whether this version of `kind` can be read: all up to the one that is written.
 pub(crate) fn is_known(kind: Kind, version: u8) -> bool {
-    kind.name().is_some() && (v1::VERSION..=self::version(kind)).contains(&version)
+    kind.name().is_some() && (v1::VERSION..=VERSION).contains(&version)
 }
 
 /// Turn `record` into the bytes of its root, in `raw`'s memory.
 pub(crate) fn encode(record: &Record, raw: AlignedVec) -> Result<AlignedVec, Invalid> {
-    match record {
-        Record::StackCopies(copies) => v1::to_bytes(&v4::copies::encode(copies)?, raw),
-        _ => v1::encode(record, raw),
-    }
+    v1::encode(record, raw)
 }
 
 /// Turn the bytes of a root of this kind and version into a record; `None` for what is not known.
 pub(crate) fn decode(kind: Kind, version: u8, raw: &AlignedVec) -> Result<Option<Record>, Invalid> {
-    match (kind, version) {
-        (_, v1::VERSION) => v1::decode(kind, raw),
-        (Kind::STACK_COPIES, v2::VERSION) => {
-            let copies = v2::copies::decode(v1::access(raw)?)?;
-            Ok(Some(Record::StackCopies(copies)))
-        }
-        (Kind::STACK_COPIES, v3::VERSION) => {
-            let copies = v3::copies::decode(v1::access(raw)?)?;
-            Ok(Some(Record::StackCopies(copies)))
-        }
-        (Kind::STACK_COPIES, v4::VERSION) => {
-            let copies = v4::copies::decode(v1::access(raw)?)?;
-            Ok(Some(Record::StackCopies(copies)))
-        }
+    match version {
+        v1::VERSION => v1::decode(kind, raw),
         _ => Ok(None),
     }
 }

@@ -84,7 +84,7 @@ impl Encoder {
             .resize(stored_len.next_multiple_of(FRAME_LEN), 0);
         Ok(Encoded {
             kind,
-            version: content::version(kind),
+            version: content::VERSION,
             stored_len: length(stored_len),
             raw_len: length(self.raw.len()),
             times,

@@ -43,9 +43,6 @@ mod reader;
 pub mod record;
 mod source;
 mod v1;
-mod v2;
-mod v3;
-mod v4;
 mod writer;
 
 pub use chunk::{ChunkInfo, Counters, FRAME_LEN, Kind, MAX_RAW_LEN, MAX_STORED_LEN};

@@ -75,7 +75,7 @@ pub(crate) fn every_kind() -> Vec<Record> {
                 exit: -1,
             },
         ]),
-        Record::StackCopies(copies(4)),
+        Record::StackCopies(copies()),
         Record::End(End {
             end_ns: 2_000_000_000,
             end_wall_ns: 1_700_000_001_000_000_000,
@@ -86,8 +86,8 @@ pub(crate) fn every_kind() -> Vec<Record> {
     ]
 }
 
-/// Two copies of one thread and what is told of a third, as `version` of the kind can say it.
-pub(crate) fn copies(version: u8) -> StackCopies {
+/// Two copies of one thread and what is told of a third.
+fn copies() -> StackCopies {
     let mut builder = CopiesBuilder::default();
     let mut registers = Registers::default();
     assert!(registers.set(7, 0x7fff_0000_1080) && registers.set(16, 0x40_1136));
@@ -108,26 +108,10 @@ pub(crate) fn copies(version: u8) -> StackCopies {
     let mut changed = bytes;
     changed[8..16].fill(0xbb);
     let gap = |offset| Missing { offset, len: 16 };
-    let missing = [gap(24)];
-    let second = NewCopy {
-        owner: StackId(1 << 48 | 6),
-        bytes: &changed,
-        missing: &missing,
-        ..first
-    };
     let returns = [ReturnAddress {
         place: Addr(0x7fff_0000_1088),
         address: Addr(0x40_1200),
     }];
-    let second = match version {
-        3.. => NewCopy {
-            program_since_ns: 1_000_000_500,
-            trampoline: Addr(0x7fff_f7ff_e000),
-            returns: &returns,
-            ..second
-        },
-        _ => second,
-    };
     let span = |start, end, asked| Span {
         start: Addr(start),
         end: Addr(end),
@@ -139,14 +123,15 @@ pub(crate) fn copies(version: u8) -> StackCopies {
     ];
     let mut longer = [0xcc; 88];
     longer[..48].copy_from_slice(&changed);
-    let second = match version {
-        4.. => NewCopy {
-            further: &further,
-            bytes: &longer,
-            missing: &[missing[0], gap(48)],
-            ..second
-        },
-        _ => second,
+    let second = NewCopy {
+        owner: StackId(1 << 48 | 6),
+        program_since_ns: 1_000_000_500,
+        trampoline: Addr(0x7fff_f7ff_e000),
+        returns: &returns,
+        further: &further,
+        bytes: &longer,
+        missing: &[gap(24), gap(48)],
+        ..first
     };
     assert!(builder.push(&second).unwrap());
     let third = NewCopy {

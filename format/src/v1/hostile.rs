@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use rkyv::util::AlignedVec;
 
 use super::batch::BatchRoot;
-use super::blobs::BlobWriter;
 use super::column::pack;
-use super::copies::StackCopiesRoot as CopiesRoot;
 use super::kernel::KernelSymbolsRoot;
 use super::recording::RecordingRoot;
 use super::{MAX_ROWS, batch, decode, kernel, recording, to_bytes};
@@ -284,52 +282,4 @@ fn recordings() {
     assert_eq!(read(|root| root.labels = 1), Some(Invalid::Text));
     assert_eq!(read(|root| root.labels = u32::MAX), Some(Invalid::Rows));
     assert_eq!(read(|root| root.events = 1), Some(Invalid::Text));
-}
-
-/// Check that copies of version 1 are read, and refused where what they say has no meaning.
-#[test]
-fn copies_of_version_1() {
-    let read = |change: fn(&mut CopiesRoot)| {
-        let mut blobs = BlobWriter::default();
-        blobs.push(&[7; 16]);
-        let mut root = CopiesRoot {
-            rows: 1,
-            registers: 1,
-            owner: pack([2_u64]),
-            base: pack([5_u64]),
-            machine: pack([62_u64]),
-            start: pack([0x2000_u64]),
-            coding: Vec::new(),
-            size: pack([64_u64]),
-            register_count: pack([1_u64]),
-            register_number: pack([16_u64]),
-            register_value: pack([3_u64]),
-            blobs: blobs.finish().unwrap(),
-        };
-        change(&mut root);
-        let raw = to_bytes(&root, AlignedVec::new()).unwrap();
-        decode(Kind::STACK_COPIES, &raw).err()
-    };
-    assert_eq!(read(|_| {}), None);
-    let changes: [fn(&mut CopiesRoot); 6] = [
-        |root| root.coding = pack([1_u64]),
-        |root| root.register_number = pack([40_u64]),
-        |root| root.size = pack([8_u64]),
-        |root| root.size = pack([u64::MAX]),
-        |root| root.start = pack([0x2002_u64]),
-        |root| root.start = pack([u64::MAX - 1]),
-    ];
-    for (number, change) in changes.into_iter().enumerate() {
-        assert_eq!(read(change), Some(Invalid::Value), "change {number}");
-    }
-    assert_eq!(
-        read(|root| root.register_count = Vec::new()),
-        Some(Invalid::Rows)
-    );
-    assert_eq!(
-        read(|root| root.register_count = pack([2_u64])),
-        Some(Invalid::Rows)
-    );
-    assert_eq!(read(|root| root.rows = MOST_ROWS + 1), Some(Invalid::Rows));
-    assert_eq!(read(|root| root.rows = 2), Some(Invalid::Column));
 }

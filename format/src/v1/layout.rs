@@ -6,6 +6,10 @@
 use super::batch::ArchivedBatchRoot;
 use super::blobs::ArchivedBlobs;
 use super::copies::ArchivedStackCopiesRoot;
+use super::copies::extents::ArchivedExtents;
+use super::copies::returns::ArchivedReturns;
+use super::copies::rows::ArchivedRows;
+use super::copies::words::ArchivedWords;
 use super::kernel::{ArchivedKernelModulesRoot, ArchivedKernelSymbolsRoot, ArchivedVdsoRoot};
 use super::part::ArchivedPartRoot;
 use super::pieces::ArchivedJitMapRoot;
@@ -14,9 +18,6 @@ use super::samples::{ArchivedCompletions, ArchivedDrops, ArchivedSamples};
 use super::stacks::{ArchivedFrames, ArchivedStacks};
 use super::tables::{ArchivedMappings, ArchivedModules, ArchivedProcesses, ArchivedThreads};
 use crate::index::{ArchivedEntryRoot, ArchivedIndexRoot};
-use crate::v2::copies::ArchivedStackCopiesRoot as StackCopiesRoot2;
-use crate::v3::copies::ArchivedStackCopiesRoot as StackCopiesRoot3;
-use crate::v3::words::ArchivedWords;
 
 /// A relative pointer and a length.
 const VEC: usize = 8;
@@ -47,10 +48,11 @@ layout! {
     ArchivedKernelModulesRoot: 2 * 4 + 3 * VEC + 20, 4;
     ArchivedVdsoRoot: 4 + 20, 4;
     ArchivedJitMapRoot: 2 * 8 + 2 * 4 + VEC, 8;
-    ArchivedStackCopiesRoot: 2 * 4 + 9 * VEC + 20, 4;
-    StackCopiesRoot2: 4 * 4 + 16 * VEC, 4;
-    ArchivedWords: 4 + 3 * VEC, 4;
-    StackCopiesRoot3: (4 * 4 + 16 * VEC) + (4 + 3 * VEC) + 4 + 5 * VEC, 4;
+    ArchivedRows: 2 * 4 + 12 * VEC, 4;
+    ArchivedExtents: 2 * 4 + 7 * VEC, 4;
+    ArchivedReturns: 4 + 3 * VEC, 4;
+    ArchivedWords: 2 * 4 + 5 * VEC, 4;
+    ArchivedStackCopiesRoot: 104 + 64 + 28 + 48, 4;
     ArchivedPartRoot: 8 * 8 + 5 * 4 + 6 * VEC + 20, 8;
     ArchivedEntryRoot: 3 * 8, 8;
     ArchivedIndexRoot: 4 + VEC, 4;

@@ -62,7 +62,7 @@ pub(crate) fn checked_rows(rows: u32) -> Result<usize, Invalid> {
     }
 }
 
-/// Turn `record`, of a kind that is written in this version, into the bytes of its root, in `raw`'s memory.
+/// Turn `record` into the bytes of its root, in `raw`'s memory.
 pub(crate) fn encode(record: &Record, raw: AlignedVec) -> Result<AlignedVec, Invalid> {
     match record {
         Record::Recording(recording) => to_bytes(&recording::encode(recording)?, raw),
@@ -72,8 +72,7 @@ pub(crate) fn encode(record: &Record, raw: AlignedVec) -> Result<AlignedVec, Inv
         Record::Batch(batch) => to_bytes(&batch::encode(batch)?, raw),
         Record::JitMap(map) => to_bytes(&pieces::encode_jit_map(map), raw),
         Record::Runs(runs) => to_bytes(&recording::encode_runs(runs)?, raw),
-        // Written as version 2.
-        Record::StackCopies(_) => Err(Invalid::Layout),
+        Record::StackCopies(copies) => to_bytes(&copies::encode(copies)?, raw),
         Record::End(end) => to_bytes(&recording::encode_end(end), raw),
         Record::Part(part) => to_bytes(&part::encode(part)?, raw),
     }

@@ -1,52 +1,67 @@
-//! Stack copies with further spans, behind the columns of version 3.
+//! Which memory copies have: their further spans, and what is missing.
 
 use rkyv::{Archive, Serialize};
 
-use crate::copies::{Span, StackCopies, WORD};
+use crate::copies::{Missing, Span, StackCopies, WORD};
 use crate::error::Invalid;
 use crate::id::Addr;
 use crate::v1::column::{apply, difference, pack, unpack, unpack_as};
 use crate::v1::{checked_rows, row_count};
-use crate::v3::copies::{
-    StackCopiesRoot as Stacks, decode_wordless, encode as encode_stacks, with_words,
-};
 
-/// Stack copies chunk.
+/// Further spans and missing ranges.
 #[derive(Archive, Serialize)]
-pub(crate) struct StackCopiesRoot {
-    pub(crate) stacks: Stacks,
+pub(crate) struct Extents {
     /// Rows of spans.
     pub(crate) spans: u32,
+    /// Rows of missing ranges.
+    pub(crate) ranges: u32,
+    /// A row for each copy, as the next.
     pub(crate) span_count: Vec<u8>,
+    pub(crate) range_count: Vec<u8>,
     /// In words, to the row's `end`: where a stack is longer than a copy, its last part begins at the same place each time.
     pub(crate) span_start: Vec<u8>,
     /// To the row's `end`.
     pub(crate) span_end: Vec<u8>,
-    /// In words.
+    /// In words, like those below.
     pub(crate) span_asked: Vec<u8>,
+    pub(crate) range_offset: Vec<u8>,
+    pub(crate) range_len: Vec<u8>,
 }
 
-pub(crate) fn encode(copies: &StackCopies) -> Result<StackCopiesRoot, Invalid> {
+pub(super) fn encode(copies: &StackCopies) -> Result<Extents, Invalid> {
+    let (rows, missing) = (&copies.rows, &copies.missing);
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
     let mut spans = copies.spans.iter();
-    for row in &copies.rows {
+    for row in rows {
         for span in spans.by_ref().take(row.spans as usize) {
             starts.push(difference(row.end.0 / WORD, span.start.0 / WORD));
             ends.push(difference(row.end.0, span.end.0));
         }
     }
-    Ok(StackCopiesRoot {
-        stacks: encode_stacks(copies)?,
+    Ok(Extents {
         spans: row_count(&copies.spans)?,
-        span_count: pack(copies.rows.iter().map(|row| row.spans)),
+        ranges: row_count(missing)?,
+        span_count: pack(rows.iter().map(|row| row.spans)),
+        range_count: pack(rows.iter().map(|row| row.missing)),
         span_start: pack(starts),
         span_end: pack(ends),
         span_asked: pack(copies.spans.iter().map(|span| span.asked / WORD)),
+        range_offset: pack(missing.iter().map(|range| range.offset / WORD)),
+        range_len: pack(missing.iter().map(|range| range.len / WORD)),
     })
 }
 
-pub(crate) fn decode(a: &ArchivedStackCopiesRoot) -> Result<StackCopies, Invalid> {
-    let mut copies = decode_wordless(&a.stacks)?;
+pub(super) fn decode(a: &ArchivedExtents, copies: &mut StackCopies) -> Result<(), Invalid> {
+    decode_spans(a, copies)?;
+    let counts: Vec<u32> = unpack_as(&a.range_count, copies.rows.len())?;
+    for (row, count) in copies.rows.iter_mut().zip(counts) {
+        row.missing = count;
+    }
+    copies.missing = decode_missing(a)?;
+    Ok(())
+}
+
+fn decode_spans(a: &ArchivedExtents, copies: &mut StackCopies) -> Result<(), Invalid> {
     let counts: Vec<u32> = unpack_as(&a.span_count, copies.rows.len())?;
     let rows = checked_rows(a.spans.to_native())?;
     let starts = unpack(&a.span_start, rows)?;
@@ -65,8 +80,16 @@ pub(crate) fn decode(a: &ArchivedStackCopiesRoot) -> Result<StackCopies, Invalid
         }
     }
     // What is left over belongs to no row.
-    if spans.next().is_some() {
-        return Err(Invalid::Rows);
-    }
-    with_words(copies, &a.stacks)
+    spans.next().map_or(Ok(()), |_| Err(Invalid::Rows))
+}
+
+fn decode_missing(a: &ArchivedExtents) -> Result<Vec<Missing>, Invalid> {
+    let ranges = checked_rows(a.ranges.to_native())?;
+    let offsets: Vec<u32> = unpack_as(&a.range_offset, ranges)?;
+    let lens: Vec<u32> = unpack_as(&a.range_len, ranges)?;
+    let range = |(offset, len)| Missing {
+        offset: u64::from(offset) * WORD,
+        len: u64::from(len) * WORD,
+    };
+    Ok(offsets.into_iter().zip(lens).map(range).collect())
 }

@@ -1,4 +1,5 @@
-//! The new words of copies, told apart by what they are: nothing, what lies near on the stack, anything else.
+//! The words of copies: how many are as in the image, and the new ones, told apart by what they are: nothing, what lies near
+//! on the stack, anything else.
 //!
 //! Most words that unwinding needs are addresses of the stack itself, not far from where they stand. Eight bytes of each
 //! hide that from zstd, and stand between return addresses, which repeat in the same order.
@@ -6,7 +7,7 @@
 use rkyv::{Archive, Serialize};
 
 use crate::MAX_RAW_LEN;
-use crate::copies::{StackCopies, WORD};
+use crate::copies::{MAX_RUNS, Run, StackCopies, WORD};
 use crate::error::Invalid;
 use crate::v1::column::{apply, difference, pack, unpack_as};
 
@@ -23,10 +24,13 @@ const CLOSE: u8 = 1;
 /// Any other.
 const OTHER: u8 = 2;
 
-/// Words by what they are.
+/// Runs, and new words by what they are.
 #[derive(Archive, Serialize)]
 pub(crate) struct Words {
+    pub(crate) runs: u32,
     pub(crate) words: u32,
+    pub(crate) same: Vec<u8>,
+    pub(crate) new: Vec<u8>,
     pub(crate) kind: Vec<u8>,
     /// Not a column: of each near word its distance in words, seven bits a byte, lowest first, the highest bit set where
     /// more follow.
@@ -59,7 +63,10 @@ pub(super) fn encode(copies: &StackCopies) -> Result<Words, Invalid> {
         Ok(())
     })?;
     Ok(Words {
+        runs: u32::try_from(copies.runs.len()).map_err(|_| Invalid::Rows)?,
         words: u32::try_from(kinds.len()).map_err(|_| Invalid::Rows)?,
+        same: pack(copies.runs.iter().map(|run| run.same)),
+        new: pack(copies.runs.iter().map(|run| run.new)),
         kind: pack(kinds),
         near,
         other,
@@ -67,7 +74,24 @@ pub(super) fn encode(copies: &StackCopies) -> Result<Words, Invalid> {
 }
 
 /// The words of copies whose other columns are unpacked already.
-pub(super) fn decode(a: &ArchivedWords, copies: &StackCopies) -> Result<Vec<u64>, Invalid> {
+pub(super) fn decode(a: &ArchivedWords, copies: &mut StackCopies) -> Result<(), Invalid> {
+    copies.runs = decode_runs(a)?;
+    copies.words = decode_words(a, copies)?;
+    Ok(())
+}
+
+fn decode_runs(a: &ArchivedWords) -> Result<Vec<Run>, Invalid> {
+    let runs = a.runs.to_native() as usize;
+    if runs > MAX_RUNS {
+        return Err(Invalid::Rows);
+    }
+    let same: Vec<u32> = unpack_as(&a.same, runs)?;
+    let new: Vec<u32> = unpack_as(&a.new, runs)?;
+    let pairs = same.into_iter().zip(new);
+    Ok(pairs.map(|(same, new)| Run { same, new }).collect())
+}
+
+fn decode_words(a: &ArchivedWords, copies: &StackCopies) -> Result<Vec<u64>, Invalid> {
     let count = a.words.to_native() as usize;
     if count > MAX_WORDS {
         return Err(Invalid::Rows);

@@ -1,9 +1,0 @@
-//! Version 3 of record kinds. Only stack copies have one.
-
-pub(crate) mod copies;
-#[cfg(test)]
-mod hostile;
-pub(crate) mod words;
-
-/// Version of every kind in this module.
-pub(crate) const VERSION: u8 = 3;
