@@ -145,6 +145,19 @@ fn rotated_by_time() {
     }
 }
 
+/// Check that archives also begin when they should where nothing is to be written then.
+#[test]
+fn rotated_ahead_of_a_write() {
+    let lab = Lab::new();
+    let options = ["-F", "97", "--rotate", "1s", "-d", "8s"];
+    let recorder = lab.recorder("app.rawstack", &options).arg("-a");
+    let reserved = reserved(&recorder.success());
+    let archives = archives(&lab.path(""), "app");
+    // Were they begun at writes alone, there would be six.
+    assert!(archives.len() >= 7, "only {}", archives.len());
+    assert_seamless(&archives, reserved);
+}
+
 /// Check that archives stay below the size that was asked for, that only the newest are kept, and that a report takes
 /// them together.
 #[test]

@@ -265,13 +265,26 @@ impl Output {
     pub(crate) fn is_to_rotate(&self, now_ns: u64) -> bool {
         match self.growth {
             Growth::Rotate {
-                each: Amount::Time(time),
+                each: Amount::Time(_),
                 ..
-            } => Duration::from_nanos(now_ns.saturating_sub(self.archive.start_ns)) >= time,
+            } => self.until_rotation(now_ns) == Some(Duration::ZERO),
             // However small the size and long the beginning: an archive has something to tell.
             Growth::Rotate { .. } => self.is_at_its_size() && self.archive.has_samples,
             _ => false,
         }
+    }
+
+    /// How long after `now_ns` the next archive should begin, where that goes by time.
+    pub(crate) fn until_rotation(&self, now_ns: u64) -> Option<Duration> {
+        let Growth::Rotate {
+            each: Amount::Time(time),
+            ..
+        } = self.growth
+        else {
+            return None;
+        };
+        let age = Duration::from_nanos(now_ns.saturating_sub(self.archive.start_ns));
+        Some(time.saturating_sub(age))
     }
 
     /// End the archive, and begin another with `recording`.
