@@ -50,6 +50,11 @@ pub(crate) struct CodeRanges {
     of: Option<(u32, u32)>,
     /// Upwards, none next to another.
     ranges: Vec<Range<u64>>,
+    /// From the first to the end of the last.
+    all: Range<u64>,
+    /// The widest gap between two of them: between a program and its libraries, where heaps are, and most numbers that look
+    /// like addresses point.
+    gap: Range<u64>,
     /// By number, and other numbers with the same remainder.
     granules: Vec<Granule>,
 }
@@ -58,7 +63,9 @@ impl Default for CodeRanges {
     fn default() -> Self {
         Self {
             of: None,
-            ranges: all(),
+            ranges: vec![ANYWHERE],
+            all: ANYWHERE,
+            gap: 0..0,
             granules: vec![UNKNOWN; KNOWN],
         }
     }
@@ -74,18 +81,25 @@ impl CodeRanges {
         self.of = of;
         self.ranges = match program {
             Some(program) if program.is_whole() => ranges(program),
-            _ => all(),
+            _ => vec![ANYWHERE],
         };
+        self.all = match (self.ranges.first(), self.ranges.last()) {
+            (Some(first), Some(last)) => first.start..last.end,
+            _ => 0..0,
+        };
+        let pairs = self.ranges.iter().zip(self.ranges.iter().skip(1));
+        let gaps = pairs.map(|(low, high)| low.end..high.start);
+        self.gap = gaps.max_by_key(|gap| gap.end - gap.start).unwrap_or(0..0);
         self.granules.fill(UNKNOWN);
     }
 
     /// Whether `value` may be an address of code.
     #[inline]
     pub(crate) fn may_hold(&mut self, value: u64) -> bool {
-        if !is_address(value) {
+        let address = value & ADDRESS_MASK;
+        if !self.all.contains(&address) || self.gap.contains(&address) {
             return false;
         }
-        let address = value & ADDRESS_MASK;
         let number = address >> GRANULE_SHIFT;
         // SANITY: a remainder by the length is a place.
         let mut granule = self.granules[(number % KNOWN as u64) as usize];
@@ -132,9 +146,7 @@ pub(crate) fn is_address(value: u64) -> bool {
 }
 
 /// Any address may be one of code.
-fn all() -> Vec<Range<u64>> {
-    vec![LOWEST..HIGHEST]
-}
+const ANYWHERE: Range<u64> = LOWEST..HIGHEST;
 
 fn ranges(program: &Program) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
