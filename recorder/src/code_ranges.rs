@@ -101,8 +101,7 @@ impl CodeRanges {
             return false;
         }
         let number = address >> GRANULE_SHIFT;
-        // SANITY: a remainder by the length is a place.
-        let mut granule = self.granules[(number % KNOWN as u64) as usize];
+        let mut granule = self.granules[place(number)];
         if granule.number != number {
             granule = self.learn(number);
         }
@@ -128,7 +127,7 @@ impl CodeRanges {
             to,
             has_gaps: own.count() > 1,
         };
-        self.granules[(number % KNOWN as u64) as usize] = granule;
+        self.granules[place(number)] = granule;
         granule
     }
 
@@ -137,6 +136,11 @@ impl CodeRanges {
         let range = self.ranges.get(behind);
         range.is_some_and(|range| range.contains(&address))
     }
+}
+
+/// Where what is known of a granule stands: a remainder by the length is a place.
+fn place(number: u64) -> usize {
+    usize::try_from(number % KNOWN as u64).unwrap_or(0)
 }
 
 /// Whether anything can be mapped there. Most words on a stack are nothing of the kind.
