@@ -256,7 +256,7 @@ impl Assembler {
             let program = process.program(copy.time_ns);
             let parts = sieve::parts(copy);
             registers = sieve.registers(program, &parts, copy.registers.iter());
-            sieve.sift(program, &parts)
+            sieve.sift(program, &parts, &copy.missing())
         });
         let copy = copy.with_bytes(sifted.unwrap_or(copy.bytes));
         let since_ns = self.world.running(copy.pid, copy.time_ns).since_ns;

@@ -9,6 +9,7 @@ mod assembler;
 mod budget;
 mod cgroup;
 mod check;
+mod code_ranges;
 mod command;
 mod copied_code;
 mod copies;

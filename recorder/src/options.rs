@@ -108,7 +108,7 @@ pub struct Options {
     pub max_frames: u32,
     /// Bytes of each user stack that are copied at most, a multiple of 4096; 0: stacks are not copied.
     pub copy_bytes: u32,
-    /// Whether only words of copies are kept that may be addresses of code or of the stack.
+    /// Whether only words of copies are kept that may be addresses of code or of frames.
     pub copy_addresses_only: bool,
     /// When to stop by itself.
     pub duration: Option<Duration>,

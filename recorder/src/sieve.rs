@@ -1,28 +1,17 @@
-//! What of a stack's memory may be needed to unwind it: addresses. All else a copy can do without. Knows nothing of
-//! archives.
+//! What of a stack's memory may be needed to unwind it: addresses of code, and of frames. All else a copy can do without.
+//! Knows nothing of archives.
+//!
+//! A frame is found by the stack pointer or by a register that points at it: mostly the frame pointer, whose last value
+//! lies where it points and the return address behind that. What else points into the stack, at a caller's variables, is
+//! most of all that does and finds no frame.
 
 use std::mem;
 use std::ops::Range;
 
 use rawstack_bpf::{Copy, CopySpan};
 
+use crate::code_ranges::{CodeRanges, is_address};
 use crate::program::Program;
-
-/// Pages of which it is remembered whether they are code.
-const KNOWN: usize = 1024;
-
-/// Bits of a page's number that are left out.
-const PAGE_SHIFT: u32 = 12;
-
-/// A page that no address has.
-const NO_PAGE: u64 = u64::MAX;
-
-/// Bits of an address: a return address may carry a pointer authentication code above.
-const ADDRESS_MASK: u64 = if cfg!(target_arch = "aarch64") {
-    (1 << 48) - 1
-} else {
-    u64::MAX
-};
 
 /// DWARF numbers of the stack pointer and of where the code stands.
 const SP: u32 = if cfg!(target_arch = "aarch64") { 31 } else { 7 };
@@ -31,6 +20,15 @@ const PC: u32 = if cfg!(target_arch = "aarch64") {
 } else {
     16
 };
+
+/// Bytes of a word.
+const WORD: u64 = size_of::<u64>() as u64;
+
+/// What points at a frame points so many words behind its return address at most, as the stack pointer does when the
+/// function has returned, ...
+const BEHIND: usize = 1;
+/// ... or so many ahead of it: between them are the registers that a function saves first.
+const AHEAD: usize = 7;
 
 /// A part of a copy.
 #[derive(Clone, Copy, Debug)]
@@ -53,44 +51,45 @@ pub(crate) fn parts<'c>(copy: &Copy<'c>) -> Vec<Part<'c>> {
     copy.placed().map(part).collect()
 }
 
-/// Leaves of copies only words that may be addresses of code or of the stack itself: return addresses, and what registers
-/// are restored from that frames are found by.
-#[derive(Debug)]
+/// Leaves of copies only words that may be addresses of code, return addresses among them, or of frames: what registers are
+/// restored from that frames are found by.
+#[derive(Debug, Default)]
 pub(crate) struct Sieve {
+    code: CodeRanges,
     /// The last copy.
     bytes: Vec<u8>,
-    /// Of which mappings `pages` tells.
-    of: Option<(u32, u32)>,
-    /// Number of a page, and whether it may be code.
-    pages: Vec<(u64, bool)>,
-}
-
-impl Default for Sieve {
-    fn default() -> Self {
-        Self {
-            bytes: Vec::new(),
-            of: None,
-            pages: vec![(NO_PAGE, false); KNOWN],
-        }
-    }
+    /// Which of its words may be addresses of code, a bit each, and some more behind the last.
+    is_code: Vec<u64>,
+    /// Which of its words are addresses of a stack, with them.
+    pointers: Vec<(usize, u64)>,
 }
 
 impl Sieve {
     /// The bytes of all `parts`, one behind the other, with zeros in the place of all that is neither an address of code nor
-    /// one of a stack further out. As long as not all code of the program is known, any address may be one of code.
-    pub(crate) fn sift(&mut self, program: Option<&Program>, parts: &[Part<'_>]) -> &[u8] {
-        self.enter(program);
-        let mut sifted = mem::take(&mut self.bytes);
-        sifted.clear();
+    /// one of a frame. As long as not all code of the program is known, any address may be one of code; and what was
+    /// `missing`, ranges of these bytes, may be anything.
+    pub(crate) fn sift(
+        &mut self,
+        program: Option<&Program>,
+        parts: &[Part<'_>],
+        missing: &[Range<usize>],
+    ) -> &[u8] {
+        self.code.enter(program);
+        let len = parts.iter().map(|part| part.bytes.len()).sum::<usize>();
+        self.bytes.clear();
+        self.bytes.resize(len, 0);
+        self.is_code.clear();
+        self.is_code.resize(len / (8 * 64) + 2, 0);
+        self.pointers.clear();
+        let mut from = 0;
         for part in parts {
-            let places = (part.start..).step_by(size_of::<u64>());
-            for (word, place) in part.bytes.as_chunks::<8>().0.iter().zip(places) {
-                let value = u64::from_ne_bytes(*word);
-                let is_needed = self.is_needed(program, parts, (place, part.end), value);
-                sifted.extend_from_slice(if is_needed { word } else { &[0; 8] });
-            }
+            self.keep_code(parts, part, from);
+            from += part.bytes.len();
         }
-        self.bytes = sifted;
+        for range in missing {
+            (range.start / 8..range.end.min(len) / 8).for_each(|place| self.set_code(place));
+        }
+        self.keep_pointers(parts);
         &self.bytes
     }
 
@@ -102,59 +101,94 @@ impl Sieve {
         parts: &[Part<'_>],
         values: impl Iterator<Item = u64>,
     ) -> u64 {
-        self.enter(program);
+        self.code.enter(program);
         let first = parts.first().map_or((0, 0), |part| (part.start, part.end));
         let needed = (0..u64::BITS).zip(values).filter(|&(number, value)| {
-            [SP, PC].contains(&number) || self.is_needed(program, parts, first, value)
+            [SP, PC].contains(&number)
+                || self.code.may_hold(value)
+                || is_pointer(parts, first, value)
         });
         needed.fold(0, |all, (number, _)| all | 1 << number)
     }
 
-    /// Whether a value may be needed that stands at `place` on the stack that goes to `end`, or in a register of who has
-    /// the stack from there on.
-    fn is_needed(
-        &mut self,
-        program: Option<&Program>,
-        parts: &[Part<'_>],
-        (place, end): (u64, u64),
-        value: u64,
-    ) -> bool {
-        // Frames are found by addresses of frames further out: those lie above, or on another stack, and on whole words.
-        let is_whole = value.is_multiple_of(size_of::<u64>() as u64);
-        let is_above = value > place && value <= end;
-        let is_elsewhere =
-            |part: &Part<'_>| part.end != end && (part.start..=part.end).contains(&value);
-        (is_whole && (is_above || parts.iter().any(is_elsewhere)))
-            || self.may_be_code(program, value)
-    }
-
-    /// Forget what is known of pages where they are another program's, or its mappings have changed.
-    fn enter(&mut self, program: Option<&Program>) {
-        let of = program.map(|program| (program.number, program.version));
-        if self.of != of {
-            self.of = of;
-            self.pages.fill((NO_PAGE, false));
+    /// Keep of a part, whose bytes are `from` there on in the copy, addresses of code, and note those of stacks.
+    fn keep_code(&mut self, parts: &[Part<'_>], part: &Part<'_>, from: usize) {
+        let is_alone = parts.iter().all(|other| other.end == part.end);
+        let others = if is_alone { &[] } else { parts };
+        let words = part.bytes.as_chunks::<8>().0.iter();
+        for (number, (word, place)) in (from / 8..).zip(words.zip((part.start..).step_by(8))) {
+            let value = u64::from_ne_bytes(*word);
+            if !is_address(value) {
+                continue;
+            }
+            if self.code.may_hold(value) {
+                self.set_code(number);
+                self.keep(number, value);
+            } else if is_pointer(others, (place, part.end), value) {
+                self.pointers.push((number, value));
+            }
         }
     }
 
-    fn may_be_code(&mut self, program: Option<&Program>, value: u64) -> bool {
-        let address = value & ADDRESS_MASK;
-        if !(1 << PAGE_SHIFT..1 << 56).contains(&address) {
-            return false;
+    /// Keep those of the noted addresses that may be of frames.
+    fn keep_pointers(&mut self, parts: &[Part<'_>]) {
+        let pointers = mem::take(&mut self.pointers);
+        for &(number, value) in &pointers {
+            // What a context was left with: of a signal, or where a frame pointer was saved first.
+            let is_ahead_of_code = self.has_code(number + 1, 1);
+            if is_ahead_of_code || self.may_be_frame(parts, value) {
+                self.keep(number, value);
+            }
         }
-        let page = address >> PAGE_SHIFT;
-        // SANITY: a remainder by the length is a place.
-        let place = (page % KNOWN as u64) as usize;
-        let (known, is_code) = self.pages[place];
-        if known == page {
-            return is_code;
-        }
-        let is_code = program.is_none_or(|program| {
-            !program.is_whole() || program.mapping(address, u64::MAX).is_some()
-        });
-        self.pages[place] = (page, is_code);
-        is_code
+        self.pointers = pointers;
     }
+
+    /// Whether a return address may lie where a frame at `value` has it; of what was not copied that is not known.
+    fn may_be_frame(&self, parts: &[Part<'_>], value: u64) -> bool {
+        let mut from = 0;
+        for part in parts {
+            let len = part.bytes.len();
+            let place = usize::try_from(value.wrapping_sub(part.start) / WORD);
+            if let Ok(place) = place.map(|place| place + AHEAD)
+                && place < len / 8
+            {
+                let last = from / 8 + place;
+                let first = last.saturating_sub(AHEAD + BEHIND);
+                return self.has_code(first, AHEAD + BEHIND + 1);
+            }
+            from += len;
+        }
+        true
+    }
+
+    fn keep(&mut self, number: usize, value: u64) {
+        if let Some(word) = self.bytes.get_mut(number * 8..(number + 1) * 8) {
+            word.copy_from_slice(&value.to_ne_bytes());
+        }
+    }
+
+    fn set_code(&mut self, number: usize) {
+        if let Some(bits) = self.is_code.get_mut(number / 64) {
+            *bits |= 1 << (number % 64);
+        }
+    }
+
+    /// Whether any of `count` words, 64 at most, may be an address of code.
+    fn has_code(&self, first: usize, count: usize) -> bool {
+        let bits = |at: usize| self.is_code.get(at).copied().unwrap_or(0);
+        let (at, shift) = (first / 64, first % 64);
+        let all = u128::from(bits(at)) | u128::from(bits(at + 1)) << 64;
+        all >> shift & ((1 << count) - 1) != 0
+    }
+}
+
+/// Whether `value` is an address of a frame further out than `place` on the stack that goes to `end`: those lie above, or on
+/// another stack, and on whole words.
+fn is_pointer(parts: &[Part<'_>], (place, end): (u64, u64), value: u64) -> bool {
+    let is_above = value > place && value <= end;
+    let is_elsewhere =
+        |part: &Part<'_>| part.end != end && (part.start..=part.end).contains(&value);
+    value.is_multiple_of(WORD) && (is_above || parts.iter().any(is_elsewhere))
 }
 
 #[cfg(test)]
@@ -193,12 +227,13 @@ mod tests {
             end: 0x7001_0000,
             bytes: &bytes,
         };
-        let sifted = sieve.sift(Some(program), &[part]);
+        let sifted = sieve.sift(Some(program), &[part], &[]);
         let words = sifted.as_chunks::<8>().0.iter();
         words.map(|word| u64::from_ne_bytes(*word)).collect()
     }
 
-    /// Check that addresses of code and of the stack stay, and that all else becomes zeros, text above all.
+    /// Check that addresses of code and of the stack stay, as long as that may be a frame's, and that all else becomes zeros, text
+    /// above all.
     #[test]
     fn addresses() {
         let mut sieve = Sieve::default();
@@ -220,6 +255,52 @@ mod tests {
         assert_eq!(sifted, kept);
         // The same once more, out of what is remembered.
         assert_eq!(sift(&mut sieve, &program(true), &words), sifted);
+    }
+
+    /// A part of 40 words from 0x7000_0000 on: the 20th is an address of code, some are as `words` say, by number.
+    fn around_code(words: &[(usize, u64)]) -> Vec<u64> {
+        let mut all = vec![0; 40];
+        all[20] = 0x40_1136;
+        for &(number, word) in words {
+            all[number] = word;
+        }
+        all
+    }
+
+    /// Check that of addresses of the stack those stay that point where a return address may be, from the last register
+    /// that a function saves to behind the return address; and of a copy's end, and of what is missing, all.
+    #[test]
+    fn frames() {
+        let mut sieve = Sieve::default();
+        let address = |number: u64| 0x7000_0000 + number * 8;
+        for number in 1..45 {
+            let words = around_code(&[(0, address(number))]);
+            let sifted = sift(&mut sieve, &program(true), &words);
+            let is_kept = (13..=21).contains(&number) || number >= 33;
+            let kept = if is_kept { address(number) } else { 0 };
+            assert_eq!(sifted, around_code(&[(0, kept)]), "{number}");
+        }
+        let words = around_code(&[(0, address(5))]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let part = Part {
+            start: 0x7000_0000,
+            end: 0x7001_0000,
+            bytes: &bytes,
+        };
+        for (missing, is_kept) in [(12 * 8..13 * 8, true), (13 * 8..20 * 8, false)] {
+            let sifted = sieve.sift(Some(&program(true)), &[part], &[missing]);
+            assert_eq!(sifted == bytes, is_kept);
+        }
+    }
+
+    /// Check that the address of a stack stays that is ahead of one of code, wherever it points: the stack pointer of a context
+    /// that a signal interrupted is, and the first register that a function saves.
+    #[test]
+    fn contexts() {
+        let address = 0x7000_0000 + 30 * 8;
+        let words = around_code(&[(19, address), (18, address)]);
+        let sifted = sift(&mut Sieve::default(), &program(true), &words);
+        assert_eq!(sifted, around_code(&[(19, address)]));
     }
 
     /// Check that of registers the stack pointer and the place of the code stay, and others where they are addresses.
@@ -253,7 +334,7 @@ mod tests {
             part(0x9000_0fe8, 0x9000_1000, &last),
         ];
         let mut sieve = Sieve::default();
-        let sifted = sieve.sift(Some(&program(true)), &parts);
+        let sifted = sieve.sift(Some(&program(true)), &parts, &[]);
         let words = sifted.as_chunks::<8>().0.iter();
         let words: Vec<u64> = words.map(|word| u64::from_ne_bytes(*word)).collect();
         let kept = [

@@ -57,7 +57,9 @@ fn copies(input: &mut Input<'_>, first: u64, count: u64) -> StackCopies {
         let (code, frame, loss) = (input.byte(), input.byte(), input.byte() % 16 == 0);
         registers.set(16, CODE + u64::from(code));
         registers.set(7, STACK);
-        registers.set(6, STACK + u64::from(frame) * 8);
+        // On either stack: what lies on the other one is found through this register alone.
+        let stack = if code & 16 == 0 { STACK } else { FAR };
+        registers.set(6, stack + u64::from(frame) * 8);
         let bytes = if loss { &[] } else { input.bytes(MOST) };
         let bytes = &bytes[..bytes.len() & !7];
         // With a hole, or with another stack.
