@@ -85,11 +85,10 @@ static __always_inline bool set_registers(struct walk *walk, __u64 ip, __u64 sp,
 
 /* 32-bit code has its registers elsewhere, and compilers do not agree on its frames: the leaf is all there is. */
 #define SET_REGISTERS(walk, regs, read)                                                                                \
-	(read(regs, pstate) & PSTATE_32BIT ?                                                                           \
-		 set_registers(walk, read(regs, pc), read(regs, regs[13]), 0, read(regs, regs[14]),                    \
-			       read(regs, pstate)) :                                                                   \
-		 set_registers(walk, read(regs, pc), read(regs, sp), read(regs, regs[29]), read(regs, regs[30]),       \
-			       read(regs, pstate)))
+	(read(regs, pstate) & PSTATE_32BIT ? set_registers(walk, read(regs, pc), read(regs, regs[13]), 0,              \
+							   read(regs, regs[14]), read(regs, pstate))                   \
+					   : set_registers(walk, read(regs, pc), read(regs, sp), read(regs, regs[29]), \
+							   read(regs, regs[30]), read(regs, pstate)))
 #define READ_DIRECTLY(regs, member) ((regs)->member)
 
 /* Of a task whose registers the verifier knows as such: read without a call. */
