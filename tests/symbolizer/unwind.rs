@@ -200,6 +200,7 @@ impl Samples {
                     parts,
                     end: 0,
                     replaced: &[],
+                    is_sifted: false,
                 },
                 space: &self.spaces[sample.space],
             })

@@ -36,6 +36,8 @@ pub(super) fn most_frames(stored_len: u32) -> usize {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) copies: StackCopies,
+    /// The recorder kept of their words addresses alone.
+    pub(super) is_sifted: bool,
     /// Frames that all stacks together may have.
     pub(super) most_frames: usize,
     pub(super) known: Known,
@@ -135,7 +137,10 @@ impl Worker<'_> {
                     .or_insert_with(|| space.at(version));
             }
         }
-        let memory = CopyMemory { copy };
+        let memory = CopyMemory {
+            copy,
+            is_sifted: self.job.is_sifted,
+        };
         let leaf = Leaf {
             registers,
             memory: &memory,
