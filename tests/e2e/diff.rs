@@ -187,7 +187,7 @@ fn record_as(lab: &Lab, program: &Path, name: &str, arguments: &[&str]) -> PathB
     let name = format!("{name}.rawstack");
     lab.recorder(
         &name,
-        &["-q", "-F", "1997", "-r", RUNS, "--work", UNITS, "--"],
+        &["-q", "-F", "4999", "-r", RUNS, "--work", UNITS, "--"],
     )
     .arg(program)
     .arg(UNITS)

@@ -36,12 +36,11 @@ fn import(folder: &Path, data: &Path, options: &[&str]) -> String {
 #[test]
 fn recording_of_elsewhere() {
     let work = tempfile::tempdir().unwrap();
-    let told = import(work.path(), &small(), &[]);
-    assert!(
-        told.ends_with("rawstack: 22 samples, 0 lost by perf, 1536 bytes: x.rawstack\n")
-            || told.contains("22 samples"),
-        "{told}"
-    );
+    // Made now: files of this host count that did not change since, and a new C library may be younger than the checkout.
+    let data = work.path().join("small.data");
+    fs::copy(small(), &data).unwrap();
+    let told = import(work.path(), &data, &[]);
+    assert!(told.contains("22 samples"), "{told}");
     let report = succeed(
         work.path(),
         &["report", "-q", "--by", "module", "--csv", "x.rawstack"],
@@ -50,7 +49,7 @@ fn recording_of_elsewhere() {
     let dump = succeed(work.path(), &["dump", "x.rawstack"]);
     check_golden("import/small.jsonl", &dump);
     let first = fs::read(work.path().join("x.rawstack")).unwrap();
-    import(work.path(), &small(), &[]);
+    import(work.path(), &data, &[]);
     assert_eq!(fs::read(work.path().join("x.rawstack")).unwrap(), first);
 }
 
@@ -387,7 +386,7 @@ mod root {
         let recorded = Command::new("perf")
             .args(["record", "-q", "-F", "500", "-g", "-o", "-", "--"])
             .arg(&program)
-            .args(["2000000", "again"])
+            .args(["20000000", "again"])
             .stdout(fs::File::create(&data).unwrap())
             .stderr(Stdio::null())
             .status()

@@ -40,6 +40,8 @@ struct Samples {
     unwinder: Unwinder,
     spaces: Vec<AddressSpace>,
     samples: Vec<Sample>,
+    /// Of memory addresses alone are kept.
+    is_sifted: bool,
 }
 
 /// Reads what `sample.py` wrote.
@@ -142,13 +144,29 @@ impl Samples {
             let space = &self.spaces[sample.space];
             let bounds = |(start, bytes): &(u64, Vec<u8>)| (*start, *start + bytes.len() as u64);
             let parts: Vec<(u64, u64)> = sample.copies.iter().map(bounds).collect();
-            let is_kept = |word: u64, place: u64| {
-                let is_frame = |&(start, end): &(u64, u64)| {
+            let before = sample.copies.clone();
+            // Of what was not copied nothing is known.
+            let may_be_code = |place: u64| {
+                let copied = before.iter().find_map(|(start, bytes)| {
+                    let at = usize::try_from(place.checked_sub(*start)?).ok()?;
+                    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+                });
+                copied.is_none_or(|word| space.find(word).is_some())
+            };
+            let is_pointer = |word: u64, place: u64| {
+                let is_above = |&(start, end): &(u64, u64)| {
                     let own = (start..end).contains(&place);
                     (start..=end).contains(&word) && !(own && word <= place)
                 };
-                let is_whole = word.is_multiple_of(8);
-                (is_whole && parts.iter().any(is_frame)) || space.find(word).is_some()
+                word.is_multiple_of(8) && parts.iter().any(is_above)
+            };
+            // A return address is near what points at a frame, or behind the pointer itself.
+            let is_frame = |word: u64, place: u64| {
+                (-1..=7).any(|at| may_be_code(word.wrapping_add_signed(at * 8)))
+                    || may_be_code(place + 8)
+            };
+            let is_kept = |word: u64, place: u64| {
+                space.find(word).is_some() || is_pointer(word, place) && is_frame(word, place)
             };
             for (start, bytes) in &mut sample.copies {
                 // As words lie in memory, wherever the copy begins.
@@ -169,12 +187,14 @@ impl Samples {
             let leaf = sample.registers.get(7).unwrap_or(0).wrapping_sub(128);
             for number in 0..17 {
                 let value = sample.registers.get(number).unwrap_or(0);
-                if number == 7 || number == 16 || is_kept(value, leaf) {
+                let is_needed = space.find(value).is_some() || is_pointer(value, leaf);
+                if number == 7 || number == 16 || is_needed {
                     kept.set(number, value);
                 }
             }
             sample.registers = kept;
         }
+        self.is_sifted = true;
     }
 
     /// Unwind all of them, with so many threads.
@@ -200,7 +220,7 @@ impl Samples {
                     parts,
                     end: 0,
                     replaced: &[],
-                    is_sifted: false,
+                    is_sifted: self.is_sifted,
                 },
                 space: &self.spaces[sample.space],
             })
