@@ -117,26 +117,6 @@ static __always_inline void begin_wait(struct wait *wait, struct task_struct *ta
 	wait->wants_return = 0;
 }
 
-/* Frames that most stacks do not have more of than. */
-#define FEW_FRAMES 24
-
-/* Copy `n` frames; few of them without a call, which takes longer than they do. */
-static __always_inline void copy_frames(__u64 *to, const __u64 *from, __u64 n)
-{
-	__u32 i;
-
-	if (n > FEW_FRAMES) {
-		bpf_probe_read_kernel(to, n * sizeof(__u64), from);
-		return;
-	}
-#pragma unroll
-	for (i = 0; i < FEW_FRAMES; i++) {
-		if (i >= n)
-			break;
-		to[i] = from[i];
-	}
-}
-
 /* The user half of the current task, which blocks: into `e`, and from there to where it waits. */
 static __always_inline void take_waiting_half(struct wait *wait, __u32 level, struct tick_event *e,
 					      struct task_struct *task, const enum capture_how how)
@@ -154,22 +134,12 @@ static __always_inline void take_waiting_half(struct wait *wait, __u32 level, st
 	if (n > MAX_WAIT_FRAMES) /* never: says so to the verifier */
 		n = MAX_WAIT_FRAMES;
 	wait->n_user = n;
-	copy_frames(wait->frames, e->frames, n);
+	bpf_probe_read_kernel(wait->frames, n * sizeof(__u64), e->frames);
 	if (how != CAPTURE_DEFERRED)
 		return;
 	/* Truncated as was asked for: the return has no more. */
 	wait->wants_return = e->state == STATE_FAULTED ||
 			     (e->state == STATE_TRUNCATED && capture_cfg.max_user_frames > MAX_WAIT_FRAMES);
-}
-
-/* The kernel half of `task`, which does not run, in bytes. The helper fills all of the room: ask for little first. */
-static __always_inline long waiting_kernel_half(struct tick_event *e, struct task_struct *task)
-{
-	long size = bpf_get_task_stack(task, e->frames, FEW_FRAMES * sizeof(__u64), 0);
-
-	if (size < FEW_FRAMES * (long)sizeof(__u64))
-		return size;
-	return bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0);
 }
 
 /* Put the halves of the wait of `task`, which does not run, into `e`. */
@@ -180,7 +150,7 @@ static __always_inline void take_halves(struct tick_event *e, struct wait *wait,
 
 	e->cpu = wait->cpu;
 	if (capture_cfg.kernel_stacks)
-		keep_kernel(e, waiting_kernel_half(e, task));
+		keep_kernel(e, bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
 	e->state = wait->state;
 	e->user_depth = wait->user_depth;
 	first = e->n_kernel;
@@ -189,7 +159,7 @@ static __always_inline void take_halves(struct tick_event *e, struct wait *wait,
 	if (first > MAX_KERNEL_FRAMES || n > MAX_WAIT_FRAMES) /* never: says so to the verifier */
 		return;
 	e->n_user = n;
-	copy_frames(&e->frames[first], wait->frames, n);
+	bpf_probe_read_kernel(&e->frames[first], n * sizeof(__u64), wait->frames);
 }
 
 /* Number the wait of thread `tid` that lasted until `end_ns`. */
