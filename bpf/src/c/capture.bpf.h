@@ -105,12 +105,6 @@ static __always_inline struct cpu_state *this_cpu_state(void)
 	return bpf_map_lookup_elem(&cpu_states, &cpu);
 }
 
-/* The current task: one that the verifier knows as such, and lets be read without a call, unless `plain`. */
-static __always_inline struct task_struct *current_task(const bool plain)
-{
-	return plain ? (struct task_struct *)bpf_get_current_task() : bpf_get_current_task_btf();
-}
-
 #include "losses.bpf.h"
 #include "walk.bpf.h"
 #include "spans.bpf.h"
@@ -180,7 +174,7 @@ __noinline int take_user(__u32 tid, bool fetch, bool exiting)
 		walk.sp = slot->sp;
 		walk.fp = slot->fp;
 		walk.extra = slot->at & AT_ENTRY;
-		find_uprobes(&walk, task, true, false);
+		find_uprobes(&walk, task, true);
 		walk_user(&walk, e->frames, MAX_USER_FRAMES, slot->at & AT_ENTRY, false);
 		if (walk.end == WALK_FAULT && fetch)
 			return 1;
@@ -291,7 +285,7 @@ static __noinline bool defer_user(struct cpu_state *cpu, struct tick_event *e, s
 
 	if (!slot || !read_registers(&walk, (struct pt_regs *)bpf_task_pt_regs(task)))
 		return false;
-	find_uprobes(&walk, task, false, false); /* now: they put their things in order before the return */
+	find_uprobes(&walk, task, false); /* now: they put their things in order before the return */
 	/*
 	 * A tick must not settle what is owed: it may interrupt the very code that does. If the task executes another
 	 * program in this kernel entry, what is shared ends as exec'd away, for each of its ticks.
@@ -330,7 +324,7 @@ share:
 /* Walk the user half of the current task, `room` frames of it, into those behind the kernel's. */
 static __always_inline void walk_into(struct tick_event *e, __u32 room, const bool plain)
 {
-	struct task_struct *task = current_task(plain);
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct walk walk = {};
 	__u32 first = e->n_kernel;
 
@@ -338,7 +332,7 @@ static __always_inline void walk_into(struct tick_event *e, __u32 room, const bo
 	if (first > MAX_KERNEL_FRAMES || !start_walk(&walk, task))
 		return;
 	walk.extra = e->at & AT_ENTRY;
-	find_uprobes(&walk, task, true, plain);
+	find_uprobes(&walk, task, true);
 	walk_user(&walk, &e->frames[first], room, e->at & AT_ENTRY, plain);
 	e->state = walk_state(&walk);
 	e->n_user = walk.kept;
@@ -384,12 +378,12 @@ static __always_inline void take_kernel(void *ctx, struct tick_event *e, const _
 /* A thread that never runs in user space has no user half: it is complete without. */
 static __always_inline bool has_user_half(struct task_struct *task, const enum capture_how how)
 {
-	/* One bit meant something else before 6.4. */
-	if (how == CAPTURE_DEFERRED)
-		return capture_cfg.user_stacks && !(task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)) &&
-		       task->mm;
-	return capture_cfg.user_stacks && !(BPF_CORE_READ(task, flags) & (PF_KTHREAD | PF_IO_WORKER)) &&
-	       BPF_CORE_READ(task, mm);
+	__u32 flags = BPF_CORE_READ(task, flags);
+	__u32 kernel_only = PF_KTHREAD | PF_IO_WORKER;
+
+	if (how == CAPTURE_DEFERRED) /* this bit meant something else before 6.4 */
+		kernel_only |= PF_USER_WORKER;
+	return capture_cfg.user_stacks && !(flags & kernel_only) && BPF_CORE_READ(task, mm);
 }
 
 /*
@@ -421,15 +415,14 @@ static __always_inline bool copy_now(struct tick_event *e, bool partial)
 static __always_inline void take_user_half(struct cpu_state *cpu, __u32 level, struct tick_event *e,
 					   const enum capture_how how)
 {
-	struct task_struct *task = current_task(how != CAPTURE_DEFERRED);
-	__u32 flags = how == CAPTURE_DEFERRED ? task->flags : BPF_CORE_READ(task, flags);
-	bool exiting = flags & PF_EXITING;
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	bool exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
 	bool at_once = how != CAPTURE_DEFERRED || exiting;
 	bool try_first = !at_once && in_user_code(e);
 
 	if (!has_user_half(task, how)) {
 		/* An exiting thread lost its memory already. */
-		if (exiting && capture_cfg.user_stacks && !(flags & PF_KTHREAD))
+		if (exiting && capture_cfg.user_stacks && !(BPF_CORE_READ(task, flags) & PF_KTHREAD))
 			e->state = STATE_EXITED;
 		goto out;
 	}

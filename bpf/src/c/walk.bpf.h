@@ -47,70 +47,51 @@ struct walk {
 #define USER32_CS 0x23
 #define ADDRESS_MASK (~0ULL)
 
-static __always_inline bool set_registers(struct walk *walk, __u64 ip, __u64 sp, __u64 fp, __u64 cs)
-{
-	walk->ip = ip;
-	walk->sp = sp;
-	walk->fp = fp;
-	walk->compat = (cs & 0xffff) == USER32_CS;
-	walk->link = 0;
-	return (cs & 3) == 3;
-}
-
-/* Of a task whose registers the verifier knows as such: read without a call. */
 static __always_inline bool read_registers(struct walk *walk, struct pt_regs *regs)
 {
-	return set_registers(walk, regs->ip, regs->sp, regs->bp, regs->cs);
-}
-
-static __always_inline bool probe_registers(struct walk *walk, struct pt_regs *regs)
-{
-	return set_registers(walk, BPF_CORE_READ(regs, ip), BPF_CORE_READ(regs, sp), BPF_CORE_READ(regs, bp),
-			     BPF_CORE_READ(regs, cs));
+	walk->ip = BPF_CORE_READ(regs, ip);
+	walk->sp = BPF_CORE_READ(regs, sp);
+	walk->fp = BPF_CORE_READ(regs, bp);
+	walk->compat = BPF_CORE_READ(regs, cs) == USER32_CS;
+	walk->link = 0;
+	return (BPF_CORE_READ(regs, cs) & 3) == 3;
 }
 #elif defined(__TARGET_ARCH_arm64)
 #define PSTATE_32BIT 0x10
 /* A return address may carry a pointer authentication code above bit 47. */
 #define ADDRESS_MASK ((1ULL << 48) - 1)
 
-static __always_inline bool set_registers(struct walk *walk, __u64 ip, __u64 sp, __u64 fp, __u64 link, __u64 pstate)
-{
-	walk->ip = ip;
-	walk->sp = sp;
-	walk->fp = fp;
-	walk->link = link;
-	walk->compat = !!(pstate & PSTATE_32BIT);
-	return (pstate & 0xf) == 0;
-}
-
-/* 32-bit code has its registers elsewhere, and compilers do not agree on its frames: the leaf is all there is. */
-#define SET_REGISTERS(walk, regs, read)                                                                                \
-	(read(regs, pstate) & PSTATE_32BIT ? set_registers(walk, read(regs, pc), read(regs, regs[13]), 0,              \
-							   read(regs, regs[14]), read(regs, pstate))                   \
-					   : set_registers(walk, read(regs, pc), read(regs, sp), read(regs, regs[29]), \
-							   read(regs, regs[30]), read(regs, pstate)))
-#define READ_DIRECTLY(regs, member) ((regs)->member)
-
-/* Of a task whose registers the verifier knows as such: read without a call. */
 static __always_inline bool read_registers(struct walk *walk, struct pt_regs *regs)
 {
-	return SET_REGISTERS(walk, regs, READ_DIRECTLY);
-}
+	__u64 pstate = BPF_CORE_READ(regs, pstate);
 
-static __always_inline bool probe_registers(struct walk *walk, struct pt_regs *regs)
-{
-	return SET_REGISTERS(walk, regs, BPF_CORE_READ);
+	walk->ip = BPF_CORE_READ(regs, pc);
+	walk->sp = BPF_CORE_READ(regs, sp);
+	walk->fp = BPF_CORE_READ(regs, regs[29]);
+	walk->link = BPF_CORE_READ(regs, regs[30]);
+	/* 32-bit code has its registers elsewhere, and compilers do not agree on its frames: the leaf is all there is. */
+	if (pstate & PSTATE_32BIT) {
+		walk->compat = 1;
+		walk->sp = BPF_CORE_READ(regs, regs[13]);
+		walk->fp = 0;
+		walk->link = BPF_CORE_READ(regs, regs[14]);
+	}
+	return (pstate & 0xf) == 0;
 }
 #endif
 
 /* The registers with which the current task will return to user space; false when it has none. */
 static __always_inline bool start_walk(struct walk *walk, struct task_struct *task)
 {
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
-		return read_registers(walk, (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()));
+	struct pt_regs *regs;
+
 	/* Before 5.15: at the top of the kernel stack, as task_pt_regs() in arch/x86/include/asm/processor.h. */
-	return probe_registers(walk, (struct pt_regs *)(BPF_CORE_READ(task, stack) + capture_cfg.thread_size -
-							bpf_core_type_size(struct pt_regs)));
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	else
+		regs = (struct pt_regs *)(BPF_CORE_READ(task, stack) + capture_cfg.thread_size -
+					  bpf_core_type_size(struct pt_regs));
+	return read_registers(walk, regs);
 }
 
 /* Room of one piece of code in the uprobes' page: the trampoline is the first. */
@@ -212,18 +193,14 @@ static __always_inline __u64 leave_trampoline(__u64 trampoline, __u64 instances,
 	return sp;
 }
 
-/*
- * Learn what uprobes have changed of the stack of `task`, and read it where that is the current one. Unless `plain`, the
- * verifier knows the task as one, and most have nothing of theirs: that is seen without a call.
- */
-static __always_inline void find_uprobes(struct walk *walk, struct task_struct *task, const bool is_current,
-					 const bool plain)
+/* Learn what uprobes have changed of the stack of `task`, and read it where that is the current one. */
+static __always_inline void find_uprobes(struct walk *walk, struct task_struct *task, const bool is_current)
 {
 	struct uprobe_task *utask;
 
 	if (!bpf_core_field_exists(task->utask) || !bpf_core_field_exists(task->mm->uprobes_state.xol_area))
 		return; /* CONFIG_UPROBES=n */
-	utask = plain ? BPF_CORE_READ(task, utask) : task->utask;
+	utask = BPF_CORE_READ(task, utask);
 	if (!utask)
 		return;
 	walk->trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
