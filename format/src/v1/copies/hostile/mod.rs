@@ -25,6 +25,6 @@ fn refusal(
     let raw = to_bytes(&root, AlignedVec::new()).unwrap();
     let start = Instant::now();
     let refusal = decode(Kind::STACK_COPIES, &raw).err();
-    assert!(start.elapsed() < Duration::from_secs(1), "bounded work");
+    assert!(start.elapsed() < Duration::from_millis(100));
     refusal
 }
