@@ -24,6 +24,8 @@ const ADDRESS_MASK: u64 = if cfg!(target_arch = "aarch64") {
 const LOWEST: u64 = 1 << 12;
 /// Behind all addresses of the largest address spaces.
 const HIGHEST: u64 = 1 << 56;
+/// Any address may be one of code.
+const ANYWHERE: Range<u64> = LOWEST..HIGHEST;
 
 /// What is known of a granule.
 #[derive(Clone, Copy, Debug)]
@@ -149,9 +151,6 @@ pub(crate) fn is_address(value: u64) -> bool {
     (LOWEST..HIGHEST).contains(&(value & ADDRESS_MASK))
 }
 
-/// Any address may be one of code.
-const ANYWHERE: Range<u64> = LOWEST..HIGHEST;
-
 fn ranges(program: &Program) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for mapping in program.mappings.values() {
@@ -166,34 +165,12 @@ fn ranges(program: &Program) -> Vec<Range<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::rc::Rc;
-
     use super::*;
-    use crate::program::Mapping;
 
     fn program(version: u32, ranges: &[Range<u64>]) -> Program {
-        let mapping = |range: &Range<u64>| Mapping {
-            addresses: range.clone(),
-            file_at: range.clone(),
-            offset: 0,
-            protection: 5,
-            file: (0, 0, 0),
-            path: Rc::from(&b"/app"[..]),
-            build_id: None,
-            since_ns: 0,
-            seen_ns: 0,
-            is_over_file: false,
-        };
-        let mappings = ranges
-            .iter()
-            .map(|range| (range.start, Rc::new(mapping(range))));
         Program {
-            number: 1,
             version,
-            is_whole: true,
-            mappings: Rc::new(mappings.collect::<BTreeMap<_, _>>()),
-            ..Program::default()
+            ..Program::with_code(ranges)
         }
     }
 

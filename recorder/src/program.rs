@@ -251,6 +251,26 @@ impl Program {
 }
 
 #[cfg(test)]
+impl Program {
+    /// One that has these addresses mapped as code, and nothing else.
+    pub(crate) fn with_code(ranges: &[Range<u64>]) -> Self {
+        let mapping = |range: &Range<u64>| {
+            let new = NewMapping {
+                addresses: range.clone(),
+                ..NewMapping::default()
+            };
+            (range.start, Rc::new(Mapping::from_side_band(new, 0)))
+        };
+        Self {
+            number: 1,
+            is_whole: true,
+            mappings: Rc::new(ranges.iter().map(mapping).collect()),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -193,31 +193,15 @@ fn is_pointer(parts: &[Part<'_>], (place, end): (u64, u64), value: u64) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
     use super::*;
-    use crate::program::Mapping;
+
+    const CODE: Range<u64> = 0x40_0000..0x40_2000;
 
     fn program(is_whole: bool) -> Program {
-        let mapping = Mapping {
-            addresses: 0x40_0000..0x40_2000,
-            file_at: 0x40_0000..0x40_2000,
-            offset: 0,
-            protection: 5,
-            file: (0, 0, 0),
-            path: Rc::from(&b"/app"[..]),
-            build_id: None,
-            since_ns: 0,
-            seen_ns: 0,
-            is_over_file: false,
-        };
-        let mut program = Program {
-            number: 1,
+        Program {
             is_whole,
-            ..Program::default()
-        };
-        Rc::make_mut(&mut program.mappings).insert(0x40_0000, Rc::new(mapping));
-        program
+            ..Program::with_code(&[CODE])
+        }
     }
 
     fn sift(sieve: &mut Sieve, program: &Program, words: &[u64]) -> Vec<u64> {
