@@ -164,8 +164,12 @@ impl Session<'_> {
         loop {
             // What the last turn took the next one may take, too.
             let due = written + WRITE_INTERVAL.saturating_sub(took);
-            let sleep = self.longest_sleep().map(|sleep| Instant::now() + sleep);
-            let until = [Some(due), deadline, self.jit.next_turn(), sleep];
+            // In a gap no archive ends.
+            let sleep = (!self.assembler.is_in_gap())
+                .then(|| self.output.longest_sleep(monotonic_ns()))
+                .flatten();
+            let look = sleep.map(|sleep| Instant::now() + sleep);
+            let until = [Some(due), deadline, self.jit.next_turn(), look];
             let until = until.into_iter().flatten().min().unwrap_or(due);
             // What was left wakes nobody again.
             let sleep = until.saturating_duration_since(Instant::now());
@@ -187,21 +191,6 @@ impl Session<'_> {
                 return Ok(());
             }
         }
-    }
-
-    /// How long the output can do without being looked at.
-    fn longest_sleep(&self) -> Option<Duration> {
-        // In a gap no archive ends.
-        let rotates = !self.assembler.is_in_gap();
-        let rotation = self
-            .output
-            .until_rotation(monotonic_ns())
-            .filter(|_| rotates);
-        self.output
-            .longest_sleep()
-            .into_iter()
-            .chain(rotation)
-            .min()
     }
 
     /// When a run has ended, start the next. Whether it was the last.

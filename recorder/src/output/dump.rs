@@ -21,10 +21,13 @@ impl Output {
         flight.is_some_and(|flight| flight.wants_epoch(now_ns))
     }
 
-    /// Longest sleep with which a flight recorder's epochs are about as long as they should be.
-    pub(crate) fn longest_sleep(&self) -> Option<Duration> {
-        let part = self.flight.as_ref()?.part()?;
-        Some(part.max(SHORTEST_SLEEP))
+    /// Longest sleep from `now_ns` on with which a flight recorder's epochs are about as long as they should be, or the next
+    /// archive begins in time.
+    pub(crate) fn longest_sleep(&self, now_ns: u64) -> Option<Duration> {
+        match &self.flight {
+            Some(flight) => flight.part().map(|part| part.max(SHORTEST_SLEEP)),
+            None => self.until_rotation(now_ns),
+        }
     }
 
     /// Whether this is a flight recorder.

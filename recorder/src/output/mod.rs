@@ -275,7 +275,7 @@ impl Output {
     }
 
     /// How long after `now_ns` the next archive should begin, where that goes by time.
-    pub(crate) fn until_rotation(&self, now_ns: u64) -> Option<Duration> {
+    fn until_rotation(&self, now_ns: u64) -> Option<Duration> {
         let Growth::Rotate {
             each: Amount::Time(time),
             ..
