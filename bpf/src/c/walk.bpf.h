@@ -329,7 +329,7 @@ __u64 unknown_zero;
 
 /*
  * Let the verifier take the ways that lead to a loop for one where they differ in these numbers alone: it goes through the
- * loop for each of them. That was two thirds of the time that loading took.
+ * loop for each of them, and that was more than a third of all that it went through.
  */
 static __always_inline void forget_numbers(struct walk *walk)
 {
