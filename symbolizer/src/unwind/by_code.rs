@@ -12,6 +12,10 @@ const X86_64_SIGRETURN: [&[u8]; 2] = [
     &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05],
 ];
 const ARM64_SIGRETURN: [&[u8]; 1] = [&[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4]];
+/// `mov %rbx,%rsp; mov (%rsp),%rdi; test %rdi,%rdi; je`: `__start_context` of glibc (`sysdeps/unix/sysv/linux/x86_64`).
+const X86_64_CONTEXT_START: &[u8] = &[
+    0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff, 0x74,
+];
 /// DWARF numbers in the order of `struct sigcontext`: r8–r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
 const X86_64_CONTEXT: [u8; 17] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16];
 /// Where these begin, from the stack pointer: behind `uc_flags`, `uc_link` and `uc_stack`.
@@ -30,6 +34,12 @@ pub(super) fn is_sigreturn(file: &ElfFile, machine: Machine, offset: u64) -> boo
         Machine::X86_64 => X86_64_SIGRETURN.iter().any(begins),
         Machine::Arm64 => ARM64_SIGRETURN.iter().any(begins),
     }
+}
+
+/// Whether the code at `offset` is where functions of a context return to: `makecontext()` made it their return address.
+pub(super) fn is_context_start(file: &ElfFile, machine: Machine, offset: u64) -> bool {
+    let code = X86_64_CONTEXT_START;
+    machine == Machine::X86_64 && file.range(offset, code.len() as u64) == Some(code)
 }
 
 /// The rule of a signal trampoline: all registers lie where the kernel put them.

@@ -118,6 +118,9 @@ impl Found {
         if code.is_some_and(|code| by_code::is_sigreturn(code, machine, offset.0)) {
             return by_code::sigreturn(machine);
         }
+        if code.is_some_and(|code| by_code::is_context_start(code, machine, offset.0)) {
+            return Rule::ContextStart;
+        }
         let Some(svma) = self.svma(module, lookup_offset(offset, kind), code) else {
             return Rule::FramePointer;
         };

@@ -18,6 +18,8 @@ pub(super) enum Rule {
     Full(Box<Full>),
     /// There is no caller.
     Outermost,
+    /// A stack of `makecontext()` begins here. What runs when its function has returned did not call it.
+    ContextStart,
     /// There is no unwind information: by the frame pointer.
     FramePointer,
     /// The unwind information is damaged, or beyond the limits.

@@ -26,6 +26,7 @@ pub(super) fn step<M: Memory>(
         Rule::Full(full) => by_full(full, registers, memory),
         Rule::FramePointer => by_frame_pointer(registers, memory),
         Rule::Outermost => Err(End::Outermost),
+        Rule::ContextStart => Err(End::Zero),
         Rule::Bad => Err(End::Contradiction(Contradiction::BadRule)),
     }
 }
