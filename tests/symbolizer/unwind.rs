@@ -40,8 +40,6 @@ struct Samples {
     unwinder: Unwinder,
     spaces: Vec<AddressSpace>,
     samples: Vec<Sample>,
-    /// Of memory addresses alone are kept.
-    is_sifted: bool,
 }
 
 /// Reads what `sample.py` wrote.
@@ -194,7 +192,6 @@ impl Samples {
             }
             sample.registers = kept;
         }
-        self.is_sifted = true;
     }
 
     /// Unwind all of them, with so many threads.
@@ -220,7 +217,6 @@ impl Samples {
                     parts,
                     end: 0,
                     replaced: &[],
-                    is_sifted: self.is_sifted,
                 },
                 space: &self.spaces[sample.space],
             })

@@ -44,11 +44,6 @@ fn table(common: &[u8], functions: &[&[u8]]) -> Vec<u8> {
 
 /// Unwind a stack of these words whose leaf is `at` in the code of a program with this `.debug_frame`.
 fn unwind(table: &[u8], at: u64, words: &[u64]) -> Unwound {
-    unwind_from(table, at, words, false)
-}
-
-/// The same of words that are all of memory, or `is_sifted`: addresses alone.
-fn unwind_from(table: &[u8], at: u64, words: &[u64], is_sifted: bool) -> Unwound {
     let elf = Elf::new()
         .symbol(b"_start", TEXT, 0x100)
         .debug(".debug_frame", table, 0);
@@ -86,7 +81,6 @@ fn unwind_from(table: &[u8], at: u64, words: &[u64], is_sifted: bool) -> Unwound
             parts: &[(STACK, &bytes)],
             end: STACK + bytes.len() as u64,
             replaced: &[],
-            is_sifted,
         },
         space: &space,
     };
@@ -139,25 +133,6 @@ fn frame_pointers_are_marked() {
     assert_eq!(unwound.end, End::Outermost);
     let lost = unwind(&nowhere, 0x10, &[CODE + 0x900]);
     assert_eq!(lost.end, End::Zero);
-}
-
-/// Check that a 0 to which frame pointers led ends the stack as whole only where it was 0 in memory, too; and one that is a
-/// return address by a rule in any case.
-#[test]
-fn zeros_that_say_nothing() {
-    let by_frame_pointer: &[u8] = &[0x0c, 7, 16, 0x86, 2];
-    let table = table(&AT_ENTRY, &[by_frame_pointer, &PUSHED]);
-    // The leaf restores rbp; its caller at 0x900 has no rule.
-    let no_frame_pointer: &[u64] = &[0, CODE + 0x900];
-    let no_return: &[u64] = &[STACK + 24, CODE + 0x900, 0, STACK + 40, 0, 0];
-    for words in [no_frame_pointer, no_return] {
-        let [all, sifted] = [false, true].map(|is| unwind_from(&table, 0x10, words, is));
-        assert_eq!((all.frames.len(), all.end), (2, End::Zero));
-        assert_eq!(sifted.frames, all.frames);
-        assert!(matches!(sifted.end, End::NoUnwindInfo(Some(_))));
-    }
-    let by_rule = unwind_from(&table, 0x110, &[1, 0], true);
-    assert_eq!(by_rule.end, End::Zero);
 }
 
 /// Check that rules which lead in circles, need what is not known or do not end are told, and take no time.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use foldhash::HashMap;
 use rawstack_format::copies::StackCopies;
 use rawstack_format::id::StackId;
-use rawstack_format::record::{Batch, Record, Recording};
+use rawstack_format::record::{Batch, Record};
 
 use super::Unwinding;
 use super::job::{Job, UnwoundCopies, most_frames};
@@ -48,8 +48,6 @@ pub(crate) struct Ahead<T> {
     queue: VecDeque<Entry<T>>,
     jobs: usize,
     spaces: Spaces,
-    /// The recorder kept of words addresses alone.
-    is_sifted: bool,
     /// Copies whose batch is still to come, with the bytes that they took in the archive.
     copies: Option<(StackCopies, u32)>,
 }
@@ -62,7 +60,6 @@ impl<T: HasRecord> Ahead<T> {
             queue: VecDeque::new(),
             jobs: 0,
             spaces: Spaces::default(),
-            is_sifted: false,
             copies: None,
         }
     }
@@ -96,10 +93,6 @@ impl<T: HasRecord> Ahead<T> {
                 let copies = self.copies.take_if(|_| has_rows)?;
                 let times = self.times(batch);
                 Some(self.start(copies, times, unwinding))
-            }
-            Record::Recording(recording) => {
-                self.is_sifted = is_sifted(recording);
-                None
             }
             Record::Vdso(vdso) => {
                 unwinding.add_vdso(self.archive, vdso);
@@ -149,7 +142,6 @@ impl<T: HasRecord> Ahead<T> {
         let (sender, receiver) = sync_channel(1);
         let job = Job {
             copies,
-            is_sifted: self.is_sifted,
             most_frames: most_frames(stored_len),
             known: self.spaces.known(),
             times,
@@ -177,10 +169,4 @@ impl<T: HasRecord> Ahead<T> {
             HashMap::default()
         }
     }
-}
-
-/// Whether the recorder kept of copies addresses alone.
-fn is_sifted(recording: &Recording) -> bool {
-    let mut options = recording.options.iter();
-    options.any(|(name, value)| name == "copy-words" && value == "addresses")
 }

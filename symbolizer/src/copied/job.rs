@@ -36,8 +36,6 @@ pub(super) fn most_frames(stored_len: u32) -> usize {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) copies: StackCopies,
-    /// The recorder kept of their words addresses alone.
-    pub(super) is_sifted: bool,
     /// Frames that all stacks together may have.
     pub(super) most_frames: usize,
     pub(super) known: Known,
@@ -137,10 +135,7 @@ impl Worker<'_> {
                     .or_insert_with(|| space.at(version));
             }
         }
-        let memory = CopyMemory {
-            copy,
-            is_sifted: self.job.is_sifted,
-        };
+        let memory = CopyMemory { copy };
         let leaf = Leaf {
             registers,
             memory: &memory,

@@ -11,8 +11,6 @@ const WORD: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyMemory<'c> {
     pub(super) copy: StackCopy<'c>,
-    /// The recorder kept addresses alone.
-    pub(super) is_sifted: bool,
 }
 
 impl Memory for CopyMemory<'_> {
@@ -53,9 +51,5 @@ impl Memory for CopyMemory<'_> {
     fn is_stack(&self, address: u64) -> bool {
         let holds = |span: Span| (span.start.0..span.end.0).contains(&address);
         self.copy.spans().any(holds)
-    }
-
-    fn is_sifted(&self) -> bool {
-        self.is_sifted
     }
 }

@@ -253,7 +253,6 @@ mod tests {
             parts: &[(0x1008, &word)],
             end: 0x1010,
             replaced: &[],
-            is_sifted: false,
         };
         let term = Term::of(bytes, ENCODING, 0xc).unwrap();
         let evaluated = Term::Evaluated(Code {

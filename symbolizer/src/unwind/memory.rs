@@ -17,9 +17,6 @@ pub trait Memory {
 
     /// Whether `address`, which is not below a known stack pointer, lies on one of the stacks, copied there or not.
     fn is_stack(&self, address: u64) -> bool;
-
-    /// Whether a word of 0 may stand for any that is no address: those were left out.
-    fn is_sifted(&self) -> bool;
 }
 
 /// Copied memory of one thread at one moment, little-endian.
@@ -32,8 +29,6 @@ pub struct StackMemory<'m> {
     /// Return addresses that a uretprobe replaced: the stack pointer at the function's first instruction, and what they
     /// were.
     pub replaced: &'m [(u64, u64)],
-    /// Words that are no addresses were left out, and are 0.
-    pub is_sifted: bool,
 }
 
 impl Memory for StackMemory<'_> {
@@ -74,10 +69,6 @@ impl Memory for StackMemory<'_> {
     fn is_stack(&self, address: u64) -> bool {
         address < self.end
     }
-
-    fn is_sifted(&self) -> bool {
-        self.is_sifted
-    }
 }
 
 #[cfg(test)]
@@ -93,7 +84,6 @@ mod tests {
             parts: &parts,
             end: 0x1010,
             replaced: &[(0x1008, 0x77)],
-            is_sifted: false,
         };
         assert_eq!(memory.word(0x1000), Some(0x0706_0504_0302_0100));
         assert_eq!(memory.word(0x1008), Some(0x0f0e_0d0c_0b0a_0908));

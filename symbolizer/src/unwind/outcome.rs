@@ -51,7 +51,6 @@ pub enum End<M = ModuleId> {
     Outermost,
     /// At a return address, or in code without unwind information a frame pointer, of 0; or where `makecontext()` lets a stack
     /// begin. It may be the outermost frame.
-    /// Not where a frame pointer led and words were left out: there a 0 says nothing.
     Zero,
     /// What is needed next was not copied.
     CopyEnds,

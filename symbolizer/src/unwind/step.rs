@@ -121,14 +121,8 @@ fn by_frame_pointer(registers: &Registers, memory: &dyn Memory) -> Result<Steppe
     let nowhere = End::NoUnwindInfo(None);
     let stack = registers.get(machine.stack_pointer()).ok_or(UNKNOWN)?;
     let frame = registers.get(machine.frame_pointer()).ok_or(nowhere)?;
-    // Where words were left out the register may have been used for something else.
-    let zero = if memory.is_sifted() {
-        nowhere
-    } else {
-        End::Zero
-    };
     if frame == 0 {
-        return Err(zero);
+        return Err(End::Zero);
     }
     if frame < stack || !frame.is_multiple_of(8) {
         return Err(nowhere);
@@ -141,7 +135,7 @@ fn by_frame_pointer(registers: &Registers, memory: &dyn Memory) -> Result<Steppe
     };
     let return_address = memory.return_address(found, behind).ok_or(UNKNOWN)?;
     if return_address == 0 {
-        return Err(zero);
+        return Err(End::Zero);
     }
     let mut caller = Registers::new(machine);
     caller.set(machine.frame_pointer(), outer);

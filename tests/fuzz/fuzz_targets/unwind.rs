@@ -57,7 +57,7 @@ fuzz_target!(|input: &[u8]| {
         let stack = |leaf: &u64| {
             let mut registers = registers;
             registers.set(16, CODE + leaf);
-            let memory = StackMemory { parts: &parts, end: STACK + rest.len() as u64, replaced: &[], is_sifted: false };
+            let memory = StackMemory { parts: &parts, end: STACK + rest.len() as u64, replaced: &[] };
             CopiedStack { registers, memory, space: &space }
         };
         let stacks: Vec<CopiedStack<'_>> = leaves.iter().map(stack).collect();
