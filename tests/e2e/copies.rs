@@ -219,10 +219,12 @@ fn immediate_and_large() {
 /// there are CPUs its share of the time is too small for megabytes of copies.
 #[test]
 fn read_ahead_of_the_recorded() {
-    let script = "sleep 0.5; cut -d ' ' -f 19 /proc/$PPID/stat";
+    // Something to record, too, however quick the machine is.
+    let work = "i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done";
+    let script = format!("{work}; sleep 0.5; cut -d ' ' -f 19 /proc/$PPID/stat");
     for (unwind, nice) in [("stack-copy", "-10"), ("fp", "0")] {
         let lab = Lab::new();
-        let recording = lab.record(&["-F", "499", "--unwind", unwind], &["sh", "-c", script]);
+        let recording = lab.record(&["-F", "499", "--unwind", unwind], &["sh", "-c", &script]);
         assert_eq!(recording.output.stdout.trim(), nice, "{unwind}");
     }
 }
