@@ -12,7 +12,7 @@ use rawstack_test_support::programs::workload;
 use rawstack_test_support::{Run, Running};
 use rustix::process::Signal;
 
-use crate::recording::{Lab, Recording, text};
+use crate::recording::{Lab, Recording, SPIN, text};
 
 /// Check that an existing file is refused with one line, left as it was, and replaced with `--force`.
 #[test]
@@ -60,9 +60,6 @@ fn output_is_private() {
         );
     }
 }
-
-/// Some 100 ms of work for a shell.
-const SPIN: &str = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
 
 /// Check that the command's exit code is passed on, and that a command that is not there is an error of usage.
 #[test]

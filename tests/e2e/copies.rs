@@ -11,7 +11,7 @@ use rawstack_format::record::{Record, Sample, State};
 use rawstack_test_support::json::{Sample as DumpedSample, parse, rawstack_on};
 use rawstack_test_support::programs::workload;
 
-use crate::recording::{Lab, Recording, percent, text};
+use crate::recording::{Lab, Recording, SPIN, percent, text};
 
 /// A block of known words on a stack of the workload `copied`.
 #[derive(Clone, Debug)]
@@ -220,8 +220,7 @@ fn immediate_and_large() {
 #[test]
 fn read_ahead_of_the_recorded() {
     // Something to record, too, however quick the machine is.
-    let work = "i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done";
-    let script = format!("{work}; sleep 0.5; cut -d ' ' -f 19 /proc/$PPID/stat");
+    let script = format!("{SPIN}; sleep 0.5; cut -d ' ' -f 19 /proc/$PPID/stat");
     for (unwind, nice) in [("stack-copy", "-10"), ("fp", "0")] {
         let lab = Lab::new();
         let recording = lab.record(&["-F", "499", "--unwind", unwind], &["sh", "-c", &script]);

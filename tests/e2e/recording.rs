@@ -10,6 +10,9 @@ use rawstack_test_support::turn::{Turn, take_turn};
 use rawstack_test_support::{Output, Run};
 use tempfile::TempDir;
 
+/// Some 100 ms of work for a shell, less on a quick machine: enough to be met.
+pub(crate) const SPIN: &str = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+
 /// How long one recording may take, in all.
 const DEADLINE: Duration = Duration::from_secs(120);
 

@@ -2,7 +2,7 @@
 
 use rawstack_test_support::json::{self, info, rawstack_on, samples};
 
-use crate::recording::{Lab, Recording};
+use crate::recording::{Lab, Recording, SPIN};
 
 /// A loop of some tenths of a second; the second run of it fails.
 const LINE: &str = r#"echo x >> runs; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; test $(wc -l < runs) -ne 2"#;
@@ -65,7 +65,7 @@ fn three_runs() {
 #[test]
 fn one_run() {
     let lab = Lab::new();
-    let recording = lab.record(&["-F", "997"], &["sh", "-c", "sleep 0.2"]);
+    let recording = lab.record(&["-F", "997"], &["sh", "-c", &format!("{SPIN}; sleep 0.2")]);
     let runs = &recording.info.runs;
     assert_eq!(runs.len(), 1);
     let length = runs[0].end_ns - runs[0].start_ns;
