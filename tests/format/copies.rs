@@ -185,6 +185,28 @@ fn largest_copy() {
     assert_eq!(CopiesBuilder::default().push(&refused), Err(Invalid::Value));
 }
 
+/// Check that what was left out of copies takes next to no room, and that a chunk of such copies is full all the same.
+#[test]
+fn left_out() {
+    let copies: Vec<DrawnCopy> = (0..40)
+        .map(|number| DrawnCopy {
+            owner: number + 1,
+            start: 0x7f00_0000_0000 + (number << 16),
+            bytes: (0..1 << 13).flat_map(|_| 1_u64.to_le_bytes()).collect(),
+            ..DrawnCopy::default()
+        })
+        .collect();
+    let chunks = chunks(&copies);
+    assert_eq!(
+        chunks.iter().map(StackCopies::len).collect::<Vec<_>>(),
+        [32, 8]
+    );
+    assert_eq!(written(chunks.clone()), copies);
+    let records: Vec<Record> = chunks.into_iter().map(Record::StackCopies).collect();
+    let len = archive(&records).len();
+    assert!(len < 8192, "{len} bytes");
+}
+
 /// Check that what is behind the bytes that were read is missing, to the last whole word, and that a copy that
 /// contradicts itself is refused and changes nothing.
 #[test]

@@ -91,7 +91,10 @@ fn copies() -> StackCopies {
     let mut builder = CopiesBuilder::default();
     let mut registers = Registers::default();
     assert!(registers.set(7, 0x7fff_0000_1080) && registers.set(16, 0x40_1136));
-    let bytes = [0xaa; 48];
+    // One word that is 0, and one that was left out.
+    let mut bytes = [0xaa; 48];
+    bytes[16..32].fill(0);
+    bytes[24] = 1;
     let first = NewCopy {
         owner: StackId(1 << 48 | 5),
         pid: 77,

@@ -11,8 +11,8 @@ use super::extent::Extent;
 use super::image::{Image, PAGE_WORDS};
 use super::words::apply;
 use super::{
-    CopyLoss, MAX_COPIED_LEN, MAX_RUNS, Missing, Registers, ReturnAddress, Row, Span, StackCopies,
-    WORD,
+    CopyLoss, MAX_COPIED_LEN, MAX_RUNS, MAX_WORDS, Missing, Registers, ReturnAddress, Row, Span,
+    StackCopies, WORD,
 };
 use crate::MAX_RAW_LEN;
 use crate::error::Invalid;
@@ -37,8 +37,11 @@ const PAIR: usize = 8;
 /// Most bytes that a replaced return address takes.
 const RETURN: usize = 2 * 8;
 
-/// Most bytes that a new word takes: what it is, and all of it.
-const NEW_WORD: usize = 1 + size_of::<u64>();
+/// Bytes that each new word takes: what it is.
+const NEW_WORD: usize = 1;
+
+/// Most bytes more that one takes that has to be told.
+const TOLD_WORD: usize = size_of::<u64>();
 
 /// Most bytes that a run takes: no copy has more than 2¹⁷ words.
 const RUN: usize = 2 * 3;
@@ -177,6 +180,7 @@ impl CopiesBuilder {
             + row.returns as usize * RETURN
             + self.diff.runs.len() * RUN
             + self.diff.words.len() * NEW_WORD
+            + self.diff.told() * TOLD_WORD
     }
 
     fn has_room(&self, extent: Extent<'_>) -> bool {
@@ -187,6 +191,7 @@ impl CopiesBuilder {
             && copies.missing.len() + row.missing as usize <= MAX_ROWS
             && copies.returns.len() + row.returns as usize <= MAX_ROWS
             && copies.runs.len() + self.diff.runs.len() <= MAX_RUNS
+            && copies.words.len() + self.diff.words.len() <= MAX_WORDS
             && self.copied + extent.asked() <= MAX_COPIED_LEN
             && (self.image.pages() + self.diff.words.len() / PAGE_WORDS <= MAX_PAGES
                 || copies.rows.is_empty())
@@ -200,7 +205,7 @@ impl CopiesBuilder {
             self.copies.tasks.push((copy.pid, copy.tid));
             self.tasks.insert((copy.pid, copy.tid), row.task);
         }
-        let Diff { runs, words } = &self.diff;
+        let Diff { runs, words, .. } = &self.diff;
         apply(&mut self.image, (extent, copy.pid), runs, words);
         self.copies.rows.push(*row);
         self.copies.spans.extend_from_slice(extent.further);

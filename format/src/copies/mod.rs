@@ -42,6 +42,9 @@ pub const MAX_RETURNS: usize = 64;
 /// Most runs of one chunk. Columns of zeros take no bytes, so the length of a chunk does not bound them.
 pub(crate) const MAX_RUNS: usize = 1 << 18;
 
+/// Most new words of one chunk. Those that are 0 or stand for what is left out take next to no bytes.
+pub(crate) const MAX_WORDS: usize = 1 << 18;
+
 /// Bytes of a word. Copies start at a multiple of it and have whole words.
 pub(crate) const WORD: u64 = 8;
 
@@ -175,7 +178,7 @@ pub struct StackCopies {
     pub(crate) returns: Vec<ReturnAddress>,
     /// What each row's words are, registers first, then memory upwards.
     pub(crate) runs: Vec<Run>,
-    /// Words of all runs that are not as in the image.
+    /// New words of all runs: those that are not as in the image, and some between them.
     pub(crate) words: Vec<u64>,
 }
 
@@ -232,7 +235,7 @@ impl Row {
     }
 }
 
-/// Words that are as in the image, and behind them some that are not.
+/// Words that are as in the image, and behind them some that are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) same: u32,
@@ -287,6 +290,7 @@ impl StackCopies {
             || self.missing.len().max(self.returns.len()) > MAX_ROWS
             || self.spans.len() > MAX_ROWS
             || self.runs.len() > MAX_RUNS
+            || self.words.len() > MAX_WORDS
         {
             return Err(Invalid::Rows);
         }

@@ -1,21 +1,22 @@
-//! The words of copies: how many are as in the image, and the new ones, told apart by what they are: nothing, what lies near
-//! on the stack, anything else.
+//! The words of copies: how many are as in the image, and the new ones, told apart by what they are: nothing, something that
+//! was left out, what lies near on the stack, anything else.
 //!
 //! Most words that unwinding needs are addresses of the stack itself, not far from where they stand. Eight bytes of each
 //! hide that from zstd, and stand between return addresses, which repeat in the same order.
 
 use rkyv::{Archive, Serialize};
 
-use crate::MAX_RAW_LEN;
-use crate::copies::{MAX_RUNS, Run, StackCopies, WORD};
+use crate::copies::{MAX_RUNS, MAX_WORDS, Run, StackCopies, WORD};
 use crate::error::Invalid;
 use crate::v1::column::{apply, difference, pack, unpack_as};
 
-/// Most words: as many as fit a chunk whole.
-const MAX_WORDS: usize = MAX_RAW_LEN / size_of::<u64>();
-
 /// Words of distance below which words are near: four bytes of seven bits, one of them for the sign.
 const NEAR: u64 = 1 << 27;
+
+/// Bits of what a word is. There are as many as that tells apart, so none is unknown.
+const KIND_BITS: u32 = 2;
+/// Words a byte of which it is said what they are.
+const KINDS: usize = (u8::BITS / KIND_BITS) as usize;
 
 /// The word is 0.
 const ZERO: u8 = 0;
@@ -23,6 +24,9 @@ const ZERO: u8 = 0;
 const CLOSE: u8 = 1;
 /// Any other.
 const OTHER: u8 = 2;
+/// The word is 1, as in the place of what a recorder left out. With 0 it takes turns, and they are most of all: so four
+/// words share a byte, where zstd finds more than in a byte each.
+const ONE: u8 = 3;
 
 /// Runs, and new words by what they are.
 #[derive(Archive, Serialize)]
@@ -31,6 +35,7 @@ pub(crate) struct Words {
     pub(crate) words: u32,
     pub(crate) same: Vec<u8>,
     pub(crate) new: Vec<u8>,
+    /// Not a column: of each new word what it is, two bits each, from the lowest on.
     pub(crate) kind: Vec<u8>,
     /// Not a column: of each near word its distance in words, seven bits a byte, lowest first, the highest bit set where
     /// more follow.
@@ -53,6 +58,8 @@ pub(super) fn encode(copies: &StackCopies) -> Result<Words, Invalid> {
         let &word = words.next().ok_or(Invalid::Rows)?;
         if word == 0 {
             kinds.push(ZERO);
+        } else if word == 1 {
+            kinds.push(ONE);
         } else if let Some(distance) = distance(base, word) {
             kinds.push(CLOSE);
             put(&mut near, distance);
@@ -67,7 +74,7 @@ pub(super) fn encode(copies: &StackCopies) -> Result<Words, Invalid> {
         words: u32::try_from(kinds.len()).map_err(|_| Invalid::Rows)?,
         same: pack(copies.runs.iter().map(|run| run.same)),
         new: pack(copies.runs.iter().map(|run| run.new)),
-        kind: pack(kinds),
+        kind: pack_kinds(&kinds),
         near,
         other,
     })
@@ -100,7 +107,7 @@ fn decode_words(a: &ArchivedWords, copies: &StackCopies) -> Result<Vec<u64>, Inv
     if !rest.is_empty() {
         return Err(Invalid::Column);
     }
-    let kinds: Vec<u8> = unpack_as(&a.kind, count)?;
+    let kinds = unpack_kinds(&a.kind, count)?;
     let (mut kinds, mut near, mut other) = (kinds.iter(), a.near.iter(), other.iter());
     let mut words = Vec::with_capacity(count);
     copies.each_new_word(|base| {
@@ -112,7 +119,8 @@ fn decode_words(a: &ArchivedWords, copies: &StackCopies) -> Result<Vec<u64>, Inv
                 word.wrapping_add(base % WORD)
             }
             OTHER => u64::from_le_bytes(*other.next().ok_or(Invalid::Rows)?),
-            _ => return Err(Invalid::Value),
+            // ONE: there is no other.
+            _ => 1,
         };
         words.push(word);
         Ok(())
@@ -122,6 +130,36 @@ fn decode_words(a: &ArchivedWords, copies: &StackCopies) -> Result<Vec<u64>, Inv
     } else {
         Err(Invalid::Rows)
     }
+}
+
+/// Kinds of words, [`KINDS`] a byte.
+pub(super) fn pack_kinds(kinds: &[u8]) -> Vec<u8> {
+    let byte = |kinds: &[u8]| {
+        let highest_first = kinds.iter().rev();
+        highest_first.fold(0, |byte, kind| byte << KIND_BITS | kind)
+    };
+    kinds.chunks(KINDS).map(byte).collect()
+}
+
+/// The kinds of `count` words. The caller has bounded them.
+fn unpack_kinds(bytes: &[u8], count: usize) -> Result<Vec<u8>, Invalid> {
+    if bytes.len() != count.div_ceil(KINDS) {
+        return Err(Invalid::Column);
+    }
+    let each = |byte: &u8| {
+        let mut rest = *byte;
+        [(); KINDS].map(|()| {
+            let kind = rest & ((1 << KIND_BITS) - 1);
+            rest >>= KIND_BITS;
+            kind
+        })
+    };
+    let mut kinds: Vec<u8> = bytes.iter().flat_map(each).collect();
+    let behind = kinds.split_off(count);
+    if behind.iter().any(|&bits| bits != 0) {
+        return Err(Invalid::Value);
+    }
+    Ok(kinds)
 }
 
 fn put(bytes: &mut Vec<u8>, mut number: u64) {

@@ -5,6 +5,7 @@ use crate::copies::{CopiesBuilder, MAX_RETURNS, NewCopy, ReturnAddress};
 use crate::error::Invalid;
 use crate::id::{Addr, StackId};
 use crate::v1::column::pack;
+use crate::v1::copies::words::pack_kinds;
 use crate::v1::copies::{StackCopiesRoot, encode};
 
 /// Two copies of one thread, of which the first has two replaced return addresses, and the second one.
@@ -13,7 +14,7 @@ fn sound() -> StackCopiesRoot {
         place: Addr(place),
         address: Addr(0x40_1136),
     });
-    let words = [0x2018, 0, 0x40_5555, 0x40_5555_u64];
+    let words = [0x2018, 0, 1, 0x40_5555, 0x40_5555_u64];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut builder = CopiesBuilder::default();
     for (owner, returns) in [(1, &returns[..]), (2, &returns[..1])] {
@@ -21,7 +22,7 @@ fn sound() -> StackCopiesRoot {
             owner: StackId(owner),
             start: Addr(0x2000),
             end: Addr(0x3000),
-            asked: 32,
+            asked: 40,
             bytes: &bytes,
             program_since_ns: 5,
             trampoline: Addr(0x7000),
@@ -43,27 +44,38 @@ fn sound_root() {
     assert_eq!(root.rows.trampoline, pack([0x7000_u64 << 1, 0]));
     assert_eq!(root.returns.place, pack([0x20_u64, 0x40, 0x20]));
     let words = &root.words;
-    assert_eq!((words.words, &words.kind), (3, &pack([1_u8, 2, 2])));
+    assert_eq!(
+        (words.words, &words.kind),
+        (5, &pack_kinds(&[1, 0, 3, 2, 2]))
+    );
     assert_eq!((&words.near, words.other.len()), (&vec![6], 16));
 }
 
-/// Check that words are refused that are not as many as the runs say, that are of no kind or cut, or of which too many are
-/// told.
+/// Check that words are refused that are not as many as the runs say, of which it is not said what they are, that are cut, or
+/// of which too many are told.
 #[test]
 fn words() {
-    let changes: [(Change, Invalid); 11] = [
+    let changes: [(Change, Invalid); 14] = [
         (|root| root.words.words = 4, Invalid::Column),
+        (|root| root.words.words = 9, Invalid::Column),
+        (|root| root.words.words = 6, Invalid::Rows),
         (
-            |root| (root.words.words, root.words.kind) = (4, pack([1_u8, 2, 2, 0])),
-            Invalid::Rows,
-        ),
-        (
-            |root| (root.words.words, root.words.kind) = (2, pack([1_u8, 2])),
+            |root| {
+                (root.words.words, root.words.kind) = (4, pack_kinds(&[1, 0, 3, 2]));
+            },
             Invalid::Rows,
         ),
         (|root| root.words.words = u32::MAX, Invalid::Rows),
-        (|root| root.words.kind = pack([1_u8, 2, 3]), Invalid::Value),
-        (|root| root.words.kind = pack([1_u8, 2, 0]), Invalid::Rows),
+        (|root| root.words.kind[1] |= 0x40, Invalid::Value),
+        (|root| root.words.kind = Vec::new(), Invalid::Column),
+        (
+            |root| root.words.kind = pack_kinds(&[1, 0, 3, 2, 3]),
+            Invalid::Rows,
+        ),
+        (
+            |root| root.words.kind = pack_kinds(&[1, 0, 2, 2, 2]),
+            Invalid::Rows,
+        ),
         (|root| root.words.other.truncate(8), Invalid::Rows),
         (|root| root.words.other.push(0), Invalid::Column),
         (|root| root.words.near = Vec::new(), Invalid::Column),
