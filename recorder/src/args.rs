@@ -103,9 +103,9 @@ pub struct Args {
     )]
     pub(crate) unwind: String,
     /// Which words of copied stacks to keep: only those that may be addresses
-    /// of code or of frames, with zeros for the others, or all. Unwinding
-    /// needs no more than addresses, which are down to a tenth of the size,
-    /// and hold no text or numbers
+    /// of code or of frames, and of the others whether they are 0, or all.
+    /// Unwinding needs no more than addresses, which are down to an eighth of
+    /// the size, and hold no text or numbers
     #[arg(
         long,
         value_enum,

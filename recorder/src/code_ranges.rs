@@ -145,6 +145,12 @@ fn place(number: u64) -> usize {
     usize::try_from(number % KNOWN as u64).unwrap_or(0)
 }
 
+/// Whether no bit of an address is set: a return address of 0, signed or not.
+#[inline]
+pub(crate) fn is_nothing(value: u64) -> bool {
+    value & ADDRESS_MASK == 0
+}
+
 /// Whether anything can be mapped there. Most words on a stack are nothing of the kind.
 #[inline]
 pub(crate) fn is_address(value: u64) -> bool {

@@ -7,6 +7,7 @@ use rawstack_format::copies::{
 };
 use rawstack_format::id::{Addr, StackId};
 
+use crate::sieve::is_ending;
 use crate::summary::grouped;
 
 /// ELF machine of this host, and so of what the registers are.
@@ -16,9 +17,9 @@ const MACHINE: u16 = if cfg!(target_arch = "aarch64") {
     X86_64
 };
 
-/// Whether a register may say where code or a frame is. What else is in registers no unwinding needs; it changes with
-/// each sample, and is not the archive's to keep.
-fn may_be_address(value: u64) -> bool {
+/// Whether a register may say where code or a frame is, or that there is none. What else is in registers no unwinding
+/// needs; it changes with each sample, and is not the archive's to keep.
+fn may_be_needed(number: u16, value: u64) -> bool {
     /// Nothing can be mapped below (`vm.mmap_min_addr`).
     const LOWEST: u64 = 4096;
     /// End of what the largest address spaces have: 57 bits on x86-64, 52 on arm64. A pointer authentication code stands
@@ -28,7 +29,7 @@ fn may_be_address(value: u64) -> bool {
     } else {
         1 << 56
     };
-    (LOWEST..END).contains(&value)
+    (LOWEST..END).contains(&value) || is_ending(number.into(), value)
 }
 
 /// Copies that go before the next batch: a chunk of them at most, which bounds what they take.
@@ -63,7 +64,7 @@ impl Copies {
     ) -> bool {
         let mut registers = Registers::default();
         for (number, value) in (0..).zip(copy.registers.iter()) {
-            if may_be_address(value) && kept >> number & 1 != 0 {
+            if may_be_needed(number, value) && kept >> number & 1 != 0 {
                 registers.set(number, value);
             }
         }
@@ -205,15 +206,17 @@ impl CopyCounts {
 mod tests {
     use super::*;
 
-    /// Check that addresses are told from numbers.
+    /// Check that addresses are told from numbers, and that a frame pointer may be 0.
     #[test]
     fn addresses() {
         for address in [0x1000, 0x40_1136, 0x7fff_ffff_f000] {
-            assert!(may_be_address(address), "{address:#x}");
+            assert!(may_be_needed(0, address), "{address:#x}");
         }
         for number in [0, 200, 0xfff] {
-            assert!(!may_be_address(number), "{number:#x}");
+            assert!(!may_be_needed(0, number), "{number:#x}");
         }
+        let frame_pointer = if MACHINE == AARCH64 { 29 } else { 6 };
+        assert!(may_be_needed(frame_pointer, 0) && !may_be_needed(frame_pointer, 200));
     }
 
     /// Check that the summary says that memory was copied, how much, and what is missing; and nothing where none was.

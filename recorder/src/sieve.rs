@@ -1,4 +1,5 @@
-//! What of a stack's memory may be needed to unwind it: addresses of code, and of frames. All else a copy can do without.
+//! What of a stack's memory may be needed to unwind it: addresses of code, and of frames. All else a copy can do without,
+//! but for whether it was 0: a return address of 0 ends a stack, one that is left out is a mistake of whoever reads it.
 //! Knows nothing of archives.
 //!
 //! A frame is found by the stack pointer or by a register that points at it: mostly the frame pointer, whose last value
@@ -10,7 +11,7 @@ use std::ops::Range;
 
 use rawstack_bpf::{Copy, CopySpan};
 
-use crate::code_ranges::{CodeRanges, is_address};
+use crate::code_ranges::{CodeRanges, is_address, is_nothing};
 use crate::program::Program;
 
 /// DWARF numbers of the stack pointer and of where the code stands.
@@ -21,14 +22,31 @@ const PC: u32 = if cfg!(target_arch = "aarch64") {
     16
 };
 
+/// DWARF numbers of registers that end a stack where they are 0: the frame pointer and, on arm64, the return address of a
+/// function that has not saved it yet.
+const ENDING: &[u32] = if cfg!(target_arch = "aarch64") {
+    &[29, 30]
+} else {
+    &[6]
+};
+
 /// Bytes of a word.
 const WORD: u64 = size_of::<u64>() as u64;
+
+/// What stands for a word that is left out and was not 0. Nothing is mapped there and no frame lies there, so it ends a stack
+/// as the word itself would have.
+const LEFT_OUT: u64 = 1;
 
 /// What points at a frame points so many words behind its return address at most, as the stack pointer does when the
 /// function has returned, ...
 const BEHIND: usize = 1;
 /// ... or so many ahead of it: between them are the registers that a function saves first.
 const AHEAD: usize = 7;
+
+/// Whether a register ends a stack by what it holds.
+pub(crate) fn is_ending(number: u32, value: u64) -> bool {
+    value == 0 && ENDING.contains(&number)
+}
 
 /// A part of a copy.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +83,8 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    /// The bytes of all `parts`, one behind the other, with zeros in the place of all that is neither an address of code nor
-    /// one of a frame. As long as not all code of the program is known, any address may be one of code; and what was
+    /// The bytes of all `parts`, one behind the other, with [`LEFT_OUT`] in the place of all that is neither 0 nor an address
+    /// of code nor one of a frame. As long as not all code of the program is known, any address may be one of code; and what was
     /// `missing`, ranges of these bytes, may be anything.
     pub(crate) fn sift(
         &mut self,
@@ -83,6 +101,7 @@ impl Sieve {
         self.pointers.clear();
         let mut from = 0;
         for part in parts {
+            self.leave_out(part, from);
             self.keep_code(parts, part, from);
             from += part.bytes.len();
         }
@@ -94,7 +113,7 @@ impl Sieve {
     }
 
     /// Registers of a copy that may be needed, a bit each: by DWARF number, where the code stands and the stack pointer
-    /// among them. They are of the first of the `parts`.
+    /// among them, and those that end the stack. They are of the first of the `parts`.
     pub(crate) fn registers(
         &mut self,
         program: Option<&Program>,
@@ -105,10 +124,22 @@ impl Sieve {
         let first = parts.first().map_or((0, 0), |part| (part.start, part.end));
         let needed = (0..u64::BITS).zip(values).filter(|&(number, value)| {
             [SP, PC].contains(&number)
+                || is_ending(number, value)
                 || self.code.may_hold(value)
                 || is_pointer(parts, first, value)
         });
         needed.fold(0, |all, (number, _)| all | 1 << number)
+    }
+
+    /// Leave out all words of a part, whose bytes are `from` there on in the copy. Most of a stack is left out, so this is a pass
+    /// of its own, without branches.
+    fn leave_out(&mut self, part: &Part<'_>, from: usize) {
+        let own = self.bytes.get_mut(from..).unwrap_or_default();
+        let words = part.bytes.as_chunks::<8>().0;
+        for (own, word) in own.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            let is_nothing = is_nothing(u64::from_ne_bytes(*word));
+            *own = (u64::from(!is_nothing) * LEFT_OUT).to_ne_bytes();
+        }
     }
 
     /// Keep of a part, whose bytes are `from` there on in the copy, addresses of code, and note those of stacks.
@@ -216,8 +247,8 @@ mod tests {
         words.map(|word| u64::from_ne_bytes(*word)).collect()
     }
 
-    /// Check that addresses of code and of the stack stay, as long as that may be a frame's, and that all else becomes zeros, text
-    /// above all.
+    /// Check that addresses of code and of the stack stay, as long as that may be a frame's, and 0; and that all else is left out,
+    /// text above all, which is not to be taken for 0.
     #[test]
     fn addresses() {
         let mut sieve = Sieve::default();
@@ -233,9 +264,15 @@ mod tests {
             0x7000_0038, // of itself
             0x7000_0048, // above, as frames further out are
             0x7000_804c, // of no whole word
+            0,
+            1,
+            u64::MAX,
         ];
         let sifted = sift(&mut sieve, &program(true), &words);
-        let kept = [0x40_1136, 0, 0x7000_8000, 0, 0, 0, 0, 0, 0x7000_0048, 0];
+        let mut kept = [LEFT_OUT; 13];
+        for stays in [0, 2, 8, 10] {
+            kept[stays] = words[stays];
+        }
         assert_eq!(sifted, kept);
         // The same once more, out of what is remembered.
         assert_eq!(sift(&mut sieve, &program(true), &words), sifted);
@@ -261,7 +298,7 @@ mod tests {
             let words = around_code(&[(0, address(number))]);
             let sifted = sift(&mut sieve, &program(true), &words);
             let is_kept = (13..=21).contains(&number) || number >= 33;
-            let kept = if is_kept { address(number) } else { 0 };
+            let kept = if is_kept { address(number) } else { LEFT_OUT };
             assert_eq!(sifted, around_code(&[(0, kept)]), "{number}");
         }
         let words = around_code(&[(0, address(5))]);
@@ -284,23 +321,31 @@ mod tests {
         let address = 0x7000_0000 + 30 * 8;
         let words = around_code(&[(19, address), (18, address)]);
         let sifted = sift(&mut Sieve::default(), &program(true), &words);
-        assert_eq!(sifted, around_code(&[(19, address)]));
+        assert_eq!(sifted, around_code(&[(19, address), (18, LEFT_OUT)]));
     }
 
-    /// Check that of registers the stack pointer and the place of the code stay, and others where they are addresses.
+    /// Check that of registers the stack pointer and the place of the code stay, others where they are addresses, and the
+    /// frame pointer where it is 0, too.
     #[test]
     fn registers() {
         let mut sieve = Sieve::default();
         let mut values = [0x5555_0000_1000; 33];
-        values[6] = 0x7000_8000;
+        values[12] = 0x7000_8000;
         values[3] = 0x40_1136;
+        let frame_pointer = ENDING[0] as usize;
+        values[frame_pointer] = 0;
+        values[14] = 0;
         let part = Part {
             start: 0x7000_0000,
             end: 0x7001_0000,
             bytes: &[],
         };
-        let mask = sieve.registers(Some(&program(true)), &[part], values.into_iter());
-        assert_eq!(mask, 1 << 3 | 1 << 6 | 1 << SP | 1 << PC);
+        let mut mask =
+            |values: [u64; 33]| sieve.registers(Some(&program(true)), &[part], values.into_iter());
+        let kept = 1 << 3 | 1 << 12 | 1 << SP | 1 << PC;
+        assert_eq!(mask(values), kept | 1 << frame_pointer);
+        values[frame_pointer] = 1;
+        assert_eq!(mask(values), kept);
     }
 
     /// Check that on the stack of a signal handler addresses of the interrupted stack stay, and that the last part of a
@@ -322,9 +367,9 @@ mod tests {
         let words = sifted.as_chunks::<8>().0.iter();
         let words: Vec<u64> = words.map(|word| u64::from_ne_bytes(*word)).collect();
         let kept = [
-            [0x7000_8000, 0x9000_0010, 0],
-            [0, 0x9000_0018, 0x7000_0020],
-            [0x9000_0ff8, 0, 0x9000_1000],
+            [0x7000_8000, 0x9000_0010, 1],
+            [1, 0x9000_0018, 0x7000_0020],
+            [0x9000_0ff8, 1, 0x9000_1000],
         ];
         assert_eq!(words, kept.concat());
     }
@@ -336,10 +381,10 @@ mod tests {
         let words = [0x5555_0000_1000, 200, u64::MAX];
         assert_eq!(
             sift(&mut sieve, &program(false), &words),
-            [0x5555_0000_1000, 0, 0]
+            [0x5555_0000_1000, 1, 1]
         );
         let mut later = program(true);
         later.version = 1;
-        assert_eq!(sift(&mut sieve, &later, &words), [0, 0, 0]);
+        assert_eq!(sift(&mut sieve, &later, &words), [1, 1, 1]);
     }
 }
