@@ -8,8 +8,8 @@ use rawstack_symbolizer::debug_file::elf::ElfFile;
 use rawstack_symbolizer::debug_file::locate::ModuleFiles;
 use rawstack_symbolizer::debug_file::mmap::FileBytes;
 use rawstack_symbolizer::unwind::{
-    AddressSpace, Contradiction, CopiedStack, End, FoundBy, MAX_FRAMES, Machine, Mapped, Registers,
-    StackMemory, Unwinder, Unwound,
+    AddressSpace, Contradiction, CopiedStack, End, FoundBy, MAX_FRAMES, Machine, Mapped, ModuleId,
+    Registers, StackMemory, Unwinder, Unwound,
 };
 
 use super::killer_elf::{Elf, TEXT};
@@ -133,6 +133,30 @@ fn frame_pointers_are_marked() {
     assert_eq!(unwound.end, End::Outermost);
     let lost = unwind(&nowhere, 0x10, &[CODE + 0x900]);
     assert_eq!(lost.end, End::Zero);
+}
+
+/// Check that a word that a recorder left out, for which 1 stands, ends a stack where it is taken for a return address or for
+/// a frame pointer, and as no outermost frame; and that 0 in its place may be one.
+#[test]
+fn left_out_words() {
+    let by_frame_pointer: &[u8] = &[0x0c, 7, 16, 0x86, 2];
+    let rules = table(&AT_ENTRY, &[by_frame_pointer, &[]]);
+    let end = |at, words: &[u64]| {
+        let unwound = unwind(&rules, at, words);
+        (unwound.frames.len(), unwound.end)
+    };
+    let unmapped = End::Contradiction(Contradiction::UnmappedCode);
+    assert_eq!(end(0x110, &[CODE + 0x120, 1]), (2, unmapped));
+    assert_eq!(end(0x110, &[CODE + 0x120, 0]), (2, End::Zero));
+    // The caller has no rule: the frame pointer that the leaf has saved, and what lies where it points.
+    let nowhere = End::NoUnwindInfo(Some(ModuleId(0)));
+    assert_eq!(end(0x10, &[1, CODE + 0x900]), (2, nowhere));
+    assert_eq!(end(0x10, &[0, CODE + 0x900]), (2, End::Zero));
+    let framed = |outer, found| end(0x10, &[STACK + 24, CODE + 0x900, 1, outer, found]);
+    assert_eq!(framed(1, 1), (2, nowhere));
+    assert_eq!(framed(1, 0), (2, End::Zero));
+    assert_eq!(framed(1, CODE + 0x910), (3, nowhere));
+    assert_eq!(framed(0, CODE + 0x910), (3, End::Zero));
 }
 
 /// Check that rules which lead in circles, need what is not known or do not end are told, and take no time.
