@@ -14,6 +14,7 @@ mod join;
 mod kernel;
 mod mapped_array;
 mod off_cpu;
+mod orc;
 mod perf_event;
 mod programs;
 mod side_band;
@@ -33,6 +34,7 @@ pub use kernel::{
     can_copy, can_defer, counts_locked_memory, hooking_needs_bpf, lockdown, tracepoints,
 };
 pub use off_cpu::OffCpu;
+pub use orc::OrcTables;
 pub use perf_event::{online_cpus, parse_cpu_list};
 pub use programs::{Config, MAX_COPY_BYTES, Mode, Programs, Room};
 pub use side_band::{Change, NewMapping, SideBand, SideBandEvent};

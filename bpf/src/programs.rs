@@ -18,6 +18,7 @@ use crate::counter::PerfEvent;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::off_cpu::{self, OffCpu, Waits};
+use crate::orc::OrcTables;
 use crate::skel::types::copy_event;
 use crate::skel::{OpenRecorderSkel, RecorderSkel, RecorderSkelBuilder};
 use crate::source::{Counter, Kind, MAX_EVENTS, Origin, Rate, Source};
@@ -213,6 +214,11 @@ impl<'a> Programs<'a> {
             self.counters[place].enable()?;
         }
         Ok(())
+    }
+
+    /// Unwind kernel stacks of tasks that do not run by these.
+    pub fn use_orc_tables(&mut self, tables: &OrcTables) {
+        tables.tell(&mut self.skel);
     }
 
     /// What makes samples; the place of each is its number.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 
+use rawstack_bpf::OrcTables;
 use rawstack_format::id::BuildId;
 use rawstack_format::record::{KernelModule, KernelSymbol, KernelSymbols, Vdso};
 
@@ -44,6 +45,8 @@ pub(crate) struct KernelMap {
     modules: Vec<(u64, KernelModule)>,
     bpf: BTreeMap<u64, (u64, String)>,
     symbols: SymbolTable,
+    /// Where the kernel has its own table for unwinding.
+    pub(crate) orc_tables: OrcTables,
     version: u32,
     /// The vDSO that processes have mapped.
     pub(crate) vdso: Option<Vdso>,
@@ -142,6 +145,9 @@ impl KernelMap {
                     "_stext" => self.stext = symbol.address,
                     "_etext" => self.etext = symbol.address,
                     _ => {}
+                }
+                if symbol.module.is_empty() {
+                    self.orc_tables.note(symbol.name, symbol.address);
                 }
                 self.add_symbol(&symbol, &mut last_module);
             }

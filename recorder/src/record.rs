@@ -172,6 +172,7 @@ fn run(
     programs.start(&targets.cpus(&cpus))?;
     let first_run = runs.release()?;
     let map = kernel_reader.join().unwrap_or_default();
+    programs.use_orc_tables(&map.orc_tables);
     let page = u32::try_from(page_size()).unwrap_or(4096);
     let holds_waiting = output.is_flight();
     let jit = Tracker::new(&helper);

@@ -86,12 +86,31 @@ struct mm_struct {
 /* Where user space has what belongs to the thread, as last noted. */
 struct thread_struct {
 #if defined(__TARGET_ARCH_x86)
+	unsigned long sp; /* of the kernel, while the task does not run */
 	unsigned long fsbase;
 #else
 	struct {
 		unsigned long tp_value;
 	} uw;
 #endif
+};
+
+/* What a task that does not run has at its kernel stack pointer. */
+struct inactive_task_frame {
+	unsigned long bp;
+	unsigned long ret_addr;
+};
+
+struct timespec64 {
+	__s64 tv_sec;
+};
+
+struct llist_node {
+	struct llist_node *next;
+};
+
+struct llist_head {
+	struct llist_node *first;
 };
 
 /* A return address that a uretprobe replaced. Innermost first. */
@@ -179,6 +198,9 @@ struct task_struct {
 	struct thread_struct thread;
 	struct uprobe_task *utask;
 	struct css_set *cgroups;
+	struct llist_head rethooks; /* return addresses that kretprobes replaced */
+	struct llist_head kretprobe_instances; /* the same, where there are no rethooks */
+	int curr_ret_stack; /* those that the function graph tracer replaced: none where it is not above 0 */
 };
 
 struct vm_area_struct {

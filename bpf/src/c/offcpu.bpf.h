@@ -12,6 +12,8 @@
 #ifndef RAWSTACK_OFFCPU_BPF_H
 #define RAWSTACK_OFFCPU_BPF_H
 
+#include "orc.bpf.h"
+
 /* User frames that are kept of a task that is blocked. What is deeper is taken on return, where that can be hooked. */
 #define MAX_WAIT_FRAMES 128
 
@@ -143,13 +145,16 @@ static __always_inline void take_waiting_half(struct wait *wait, __u32 level, st
 }
 
 /* Put the halves of the wait of `task`, which does not run, into `e`. */
-static __always_inline void take_halves(struct tick_event *e, struct wait *wait, struct task_struct *task)
+static __always_inline void take_halves(struct tick_event *e, struct wait *wait, struct task_struct *task,
+					const enum capture_how how)
 {
 	__u64 n = wait->n_user;
 	__u64 first;
 
 	e->cpu = wait->cpu;
-	if (capture_cfg.kernel_stacks)
+	if (capture_cfg.kernel_stacks && how == CAPTURE_DEFERRED)
+		take_switched_out(e, task);
+	else if (capture_cfg.kernel_stacks)
 		keep_kernel(e, bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
 	e->state = wait->state;
 	e->user_depth = wait->user_depth;
@@ -179,7 +184,7 @@ static __always_inline void number_wait(struct cpu_state *cpu, __u32 level, stru
 static __always_inline void send_wait(struct cpu_state *cpu, struct tick_event *e, struct wait *wait,
 				      struct task_struct *task, const enum capture_how how)
 {
-	take_halves(e, wait, task);
+	take_halves(e, wait, task, how);
 	if (how == CAPTURE_DEFERRED && wait->wants_return && !defer_user(cpu, e, task))
 		e->state = STATE_SCHEDULE_FAILED;
 	if (e->state == STATE_COMPLETE && e->flags & TICK_KERNEL_CUT)
@@ -341,7 +346,7 @@ static __always_inline void send_unended(struct cpu_state *cpu, __u32 level, str
 	number_wait(cpu, level, e, wait, task->pid, off_cpu_stopped_ns);
 	/* One that runs by now has another kernel half; its user half is the wait's all the same. */
 	if (!is_running(task))
-		take_halves(e, wait, task);
+		take_halves(e, wait, task, CAPTURE_PLAIN);
 	e->state = STATE_PENDING;
 	e->flags |= TICK_BLOCKED;
 	send_tick(cpu, e);
