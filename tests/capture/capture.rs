@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 use rawstack_bpf::{Lookup, LostReason, Stack, StackTable, State, Stream};
-use rawstack_capture_test::skel::{SyscallsSkel, SyscallsSkelBuilder};
+use rawstack_capture_test::syscalls::{SyscallsSkel, SyscallsSkelBuilder};
 
 const CLOCK_NANOSLEEP: i64 = if cfg!(target_arch = "x86_64") {
     230

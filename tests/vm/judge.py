@@ -164,6 +164,34 @@ def known_counts(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) 
     return f"{calls} calls, {blocked:.3f} s blocked, {info['samples']} page faults"
 
 
+def kernel_half_of_sleep(outcome: Outcome, name: str, mode: str, folder: Path, rawstack: Rawstack) -> tuple[str, ...]:
+    """Check that 40 programs that sleep 20 ms have one kernel half, which is long enough, and give its offsets."""
+    path, _ = recording(outcome, name, mode, folder, rawstack)
+    sleeps = [sample for sample in samples_of(path, rawstack) if sample["weight"] >= 18e6 and sample["comm"] == "sleep"]
+    halves = Counter(
+        tuple(frame["offset"] for frame in sample["frames"] if frame["kind"] == "kernel") for sample in sleeps
+    )
+    check(len(sleeps) >= 35, f"{name}: {len(sleeps)} sleeps of 40")
+    check(len(halves) == 1, f"{name}: kernel halves of a sleep: {halves}")
+    return next(iter(halves))
+
+
+def waited(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> str:
+    """Check that a wait has the same kernel half each time, and no wrong frame while a kretprobe has a return address of it.
+
+    Where the return to user space can be hooked, how to unwind it is remembered. Under the kretprobe it is the kernel's own
+    unwinder's, which stops there: of a task that is about to run it does not look for the address."""
+    alone = kernel_half_of_sleep(outcome, "waits", mode, folder, rawstack)
+    check(len(alone) >= 3, f"waits: {alone}")
+    if mode != "deferred":
+        return f"{len(alone)} kernel frames of a wait"
+    probed = kernel_half_of_sleep(outcome, "probed-waits", mode, folder, rawstack)
+    hits = printed(outcome, "probed", r"returns +(\d+)")
+    check(hits >= 35, f"probed-waits: {hits} returns of 40 sleeps")
+    check(probed == alone[: len(probed)], f"waits: {alone}, with a kretprobe {probed}")
+    return f"{len(alone)} kernel frames of a wait, {len(probed)} under a kretprobe"
+
+
 def in_cgroup(outcome: Outcome, folder: Path, mode: str, rawstack: Rawstack) -> None:
     path, _ = recording(outcome, "cgroup", mode, folder, rawstack)
     pids = {sample["pid"] for sample in samples_of(path, rawstack)}
@@ -270,7 +298,7 @@ def judge(kernel: Kernel, outcome: Outcome, folder: Path, rawstack: Rawstack) ->
     attempt(kprobe, outcome, mode, folder, rawstack)
     attempt(rights, outcome)
     attempt(doctor, outcome)
-    for look in (known_counts, in_cgroup, lived):
+    for look in (known_counts, waited, in_cgroup, lived):
         attempt(tell, look)
     attempt(tell, churned, kernel)
     attempt(tell, copied, kernel)
