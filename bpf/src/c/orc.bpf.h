@@ -284,16 +284,18 @@ static __always_inline void prove(struct tick_event *e, struct task_struct *task
 static __always_inline void take_switched_out(struct tick_event *e, struct task_struct *task)
 {
 	struct orc_walk walk = {};
+	bool is_whole;
 
 	if (has_own_returns(task))
 		walk_orc(&walk, task, e->frames);
 	/* What is longer than stacks may be is the helper's to cut, which says so. */
-	if (walk.is_whole && !walk.has_unproven && walk.n < capture_cfg.max_kernel_frames) {
+	is_whole = walk.is_whole && walk.n < capture_cfg.max_kernel_frames;
+	if (is_whole && !walk.has_unproven) {
 		e->n_kernel = walk.n;
 		return;
 	}
 	keep_kernel(e, bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
-	if (walk.is_whole && e->n_kernel) /* the helper fails now and then */
+	if (is_whole && e->n_kernel) /* the helper fails now and then */
 		prove(e, task);
 }
 
