@@ -15,7 +15,7 @@ static __always_inline void compare(struct tick_event *e, struct orc_walk *walk,
 {
 	__u32 i;
 
-	keep_kernel(e, bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
+	take_by_helper(e, task);
 	if (!e->n_kernel) { /* it fails now and then */
 		__sync_fetch_and_add(&failed, 1);
 		return;

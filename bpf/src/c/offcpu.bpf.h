@@ -155,7 +155,7 @@ static __always_inline void take_halves(struct tick_event *e, struct wait *wait,
 	if (capture_cfg.kernel_stacks && how == CAPTURE_DEFERRED)
 		take_switched_out(e, task);
 	else if (capture_cfg.kernel_stacks)
-		keep_kernel(e, bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
+		take_by_helper(e, task);
 	e->state = wait->state;
 	e->user_depth = wait->user_depth;
 	first = e->n_kernel;

@@ -27,6 +27,12 @@ struct orc_tables {
 	__u64 entries; /* __start_orc_unwind */
 };
 
+/* Take the kernel half of a task that does not run as the kernel unwinds it. */
+static __always_inline void take_by_helper(struct tick_event *e, struct task_struct *task)
+{
+	keep_kernel(e, bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
+}
+
 #if defined(__TARGET_ARCH_x86)
 
 struct orc_tables orc_tables = {};
@@ -294,7 +300,7 @@ static __always_inline void take_switched_out(struct tick_event *e, struct task_
 		e->n_kernel = walk.n;
 		return;
 	}
-	keep_kernel(e, bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
+	take_by_helper(e, task);
 	if (is_whole && e->n_kernel) /* the helper fails now and then */
 		prove(e, task);
 }
@@ -303,7 +309,7 @@ static __always_inline void take_switched_out(struct tick_event *e, struct task_
 
 static __always_inline void take_switched_out(struct tick_event *e, struct task_struct *task)
 {
-	keep_kernel(e, bpf_get_task_stack(task, e->frames, MAX_KERNEL_FRAMES * sizeof(__u64), 0));
+	take_by_helper(e, task);
 }
 
 #endif
