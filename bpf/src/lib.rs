@@ -5,6 +5,7 @@
 //! [`Programs`] are the recorder's own programs on top, [`SideBand`] is what the kernel tells of processes meanwhile.
 
 mod btf;
+mod clock;
 mod copy;
 mod counter;
 mod error;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel};
 use libbpf_rs::{Iter, Link};
-use rustix::time::{ClockId, clock_gettime};
 
+use crate::clock::monotonic_ns;
 use crate::error::{Error, Result};
 use crate::kernel;
 use crate::programs::{Config, Mode, suffix};
@@ -102,11 +102,8 @@ impl Waits {
 
     /// No wait ends any more.
     pub(crate) fn stop(&mut self, skel: &mut RecorderSkel<'_>) {
-        let now = clock_gettime(ClockId::Monotonic);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
         if let Some(data) = skel.maps.bss_data.as_deref_mut() {
-            data.off_cpu_stopped_ns =
-                seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0);
+            data.off_cpu_stopped_ns = monotonic_ns();
         }
         // A program that runs now has not seen it; it is done within microseconds.
         thread::sleep(Duration::from_millis(1));

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use crate::clock::monotonic_ns;
 use crate::error::{Error, Result};
 use crate::perf_event::{SAMPLE_ID_LEN, SideBandRing};
 
@@ -164,12 +165,19 @@ impl SideBand {
         }
     }
 
-    /// Hand out, in the order of time, what has been told since the last call.
+    /// Hand out, in the order of time, what has been told since the last call: all that happened before this one.
+    ///
+    /// The rings are read one after another. What comes meanwhile may have come of something that a ring told after it
+    /// was read, a thread's name of the thread's beginning: it waits for the next call.
     pub fn drain(&mut self, mut handle: impl FnMut(SideBandEvent)) {
+        let until_ns = monotonic_ns();
         self.read();
         // Stable: records of one CPU with the same time stay in their order.
         self.events.sort_by_key(|event| event.time_ns);
-        self.events.drain(..).for_each(&mut handle);
+        let due = self
+            .events
+            .partition_point(|event| event.time_ns <= until_ns);
+        self.events.drain(..due).for_each(&mut handle);
     }
 }
 
